@@ -4,6 +4,7 @@ Exit codes are those of `ExitStatus`.
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -23,9 +24,16 @@ from dedupe_pipeline.cli_options import (
     errors_reported,
     resolve_target,
 )
+from dedupe_pipeline.cli_table import (
+    check_only_for_files,
+    table_options,
+    table_target,
+    warehouse_option,
+)
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
+from dedupe_pipeline.jobs.land.table_job import TableOptions, land_table
 from dedupe_pipeline.jobs.streaming import describe_left
 from dedupe_pipeline.package import EXECUTOR_PACKAGES, build
 
@@ -44,10 +52,10 @@ def main() -> None:
 
 @main.command("land")
 @common_options
+@table_options
 @click.option(
     "--output",
     type=DIRECTORY,
-    required=True,
     help="Directory for the Parquet files, in date=…/ subdirectories.",
 )
 @click.option(
@@ -70,30 +78,51 @@ def main() -> None:
 )
 def land_command(
     *,
-    output: Path,
+    table_format: str,
+    table: str | None,
+    warehouse: str | None,
+    partition_by: tuple[str, ...],
+    compact_every: int | None,
+    output: Path | None,
     checkpoint: Path | None,
     every: timedelta | None,
     max_offsets_per_trigger: int,
     json_schema: str | None,
     **common: Unpack[Common],
 ) -> None:
-    """Land the output topic as Parquet by date, each record exactly once."""
+    """Land the output topic by date, each record exactly once.
+
+    As Parquet files on a file system that can rename, or in a table of Iceberg or Delta Lake.
+    """
     with errors_reported(), StopSignals() as signals:
+        destination = table_target(table_format, table, warehouse)
+        options = TableOptions(
+            json_schema=json_schema, partition_by=partition_by, compact_every=compact_every
+        )
+        check_only_for_files(destination, options, output, checkpoint)
         target = resolve_target(**common)
-        with target.spark("land", [target.stream.spec.output.topic], signals) as spark:
-            landed = land(
-                spark,
-                target.stream,
-                output.absolute(),
-                checkpoint=checkpoint and checkpoint.absolute(),
+        topics = [target.stream.spec.output.topic]
+        with target.spark("land", topics, signals, destination) as spark:
+            land_there = (
+                partial(land_table, spark, target.stream, destination, options)
+                if destination
+                else partial(
+                    land,
+                    spark,
+                    target.stream,
+                    (output or Path()).absolute(),
+                    checkpoint=checkpoint and checkpoint.absolute(),
+                    json_schema=json_schema,
+                )
+            )
+            landed = land_there(
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
-                json_schema=json_schema,
                 stop=signals.stop,
             )
-        done = f"{landed.records:,} records in {landed.batches} batches in {output}"
+        done = f"{landed.records:,} records in {landed.batches} batches in {table or output}"
         if landed.left and every is None:
             signals.interrupt(f"after {done}; {describe_left(landed.left)}; {_AGAIN}")
     unread = f"; values that are not of --json-schema: {landed.corrupt:,}" if json_schema else ""
@@ -175,8 +204,9 @@ def aggregate_command(
     "source",
     required=True,
     metavar="SOURCE",
-    help="topic:NAME, or a path of Parquet or CSV files.",
+    help="topic:NAME, a path of Parquet or CSV files, or a table: iceberg:NAME or delta:NAME, as of land --table.",
 )
+@warehouse_option
 @click.option(
     "--output", type=DIRECTORY, required=True, help="Directory for the files; it must not exist."
 )
@@ -197,6 +227,7 @@ def aggregate_command(
 def bootstrap_command(
     *,
     source: str,
+    warehouse: str | None,
     output: Path,
     id_column: str,
     time_column: str,
@@ -211,6 +242,7 @@ def bootstrap_command(
     """
     past = PastIds(
         source=source,
+        warehouse=warehouse,
         id_column=id_column,
         time_column=time_column,
         partition_column=partition_column,
@@ -222,7 +254,7 @@ def bootstrap_command(
         spec = target.stream.spec
         topics = [] if spec.repartition is not None else [spec.worker_input]
         with (
-            target.spark("bootstrap", topics, signals) as spark,
+            target.spark("bootstrap", topics, signals, past.table) as spark,
             signals.interrupting(
                 lambda: f"before all ids were written; remove {output} and start again"
             ),

@@ -20,6 +20,7 @@ from dedupe_pipeline.cli_options import (
     errors_reported,
     resolve_target,
 )
+from dedupe_pipeline.cli_table import landed_table, warehouse_option
 from dedupe_pipeline.jobs.audit import Outcome, audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
@@ -68,6 +69,13 @@ _STATUS = {
 )
 @click.option("--known-id-column", default="id", show_default=True)
 @click.option(
+    "--landed",
+    metavar="TABLE",
+    help="Read the output from the table in which it has landed: iceberg:CATALOG.SCHEMA.TABLE, or delta: and its name, "
+    "path or URL. What has not landed yet is read from the topic.",
+)
+@warehouse_option
+@click.option(
     "--forgotten",
     type=FILE,
     help="File of the ids given to `kubectl dedupe forget`, a line for each time.",
@@ -83,6 +91,8 @@ def audit_command(
     offsets: tuple[str, ...],
     known: str | None,
     known_id_column: str,
+    landed: str | None,
+    warehouse: str | None,
     forgotten: Path | None,
     **common: Unpack[Common],
 ) -> None:
@@ -92,12 +102,13 @@ def audit_command(
     """
     with errors_reported(), StopSignals() as signals:
         check_writable(html, json_file)
+        table = landed_table(landed, warehouse)
         bounds = audit_bounds(since, last, offsets)
         target = resolve_target(namespace, **common)
         stream = target.stream
         topics = [*stream.spec.input.names, stream.spec.output.topic]
         with (
-            target.spark("audit", topics, signals) as spark,
+            target.spark("audit", topics, signals, table) as spark,
             signals.interrupting(lambda: "before the audit was done: nothing was judged"),
         ):
             result = audit(
@@ -108,6 +119,7 @@ def audit_command(
                 up_to_committed=up_to_committed,
                 bounds=bounds,
                 told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
+                landed=table,
             )
         print_result(result, Console())
         if html:

@@ -26,7 +26,8 @@ from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
 from dedupe_pipeline.runtime.java import find_java
-from dedupe_pipeline.session import spark_session
+from dedupe_pipeline.session import session_for
+from dedupe_pipeline.table_target import TableTarget
 
 _ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
 FILE = LocalPath(dir_okay=False)
@@ -45,14 +46,20 @@ class Target:
     spark_properties: dict[str, str]
 
     @contextmanager
-    def spark(self, job: str, topics: list[str], signals: StopSignals) -> Iterator[SparkSession]:
-        """Start a session for a job, after a check that its topics exist."""
+    def spark(
+        self,
+        job: str,
+        topics: list[str],
+        signals: StopSignals,
+        table: TableTarget | None = None,
+    ) -> Iterator[SparkSession]:
+        """Start a session for a job, and its table, after a check that its topics exist."""
         cluster = self.connection.cluster()
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.shown}"
         try:
-            session = spark_session(name, master=self.master, properties=self.spark_properties)
+            session = session_for(name, table, master=self.master, properties=self.spark_properties)
         except (PySparkException, Py4JError) as error:
             raise PipelineError(
                 f"Spark did not start: {first_line(error)}; check --master, --conf and the memory of this machine"

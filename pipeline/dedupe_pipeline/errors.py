@@ -44,6 +44,18 @@ class LandingRefused(RequestRefused):
     """Output, checkpoint and topic do not belong together, or are in use."""
 
 
+class LandingOvertaken(PipelineError):
+    """Another process has landed the topic in the table meanwhile."""
+
+    @classmethod
+    def of(cls, table: str, found: str | None) -> "LandingOvertaken":
+        """Return the error for a table that has these offsets."""
+        return cls(
+            f"{table}: another process lands into this table, or it was rolled back: it has {found or 'no offsets'}. "
+            "This process has added nothing to that; run one process only, it continues there"
+        )
+
+
 class NothingCommitted(RequestRefused):
     """The consumer group has committed no offset of the input."""
 

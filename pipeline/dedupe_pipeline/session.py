@@ -7,13 +7,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
+from dedupe_pipeline.table_target import TableTarget
 
 _LOG_SETTINGS = Path(__file__).parent / "runtime" / "log4j2.properties"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the Python process that it starts
@@ -39,11 +40,12 @@ def spark_session(
     *,
     master: str | None = None,
     properties: Mapping[str, str] | None = None,
+    jars: Callable[[], list[Path]] = spark_kafka,
 ) -> SparkSession:
     """Start Spark, or return the session that already runs in this process.
 
     `properties` are Spark's own (`spark.driver.memory`, …) and take precedence over the defaults here; with
-    `spark.jars` among them no jars are resolved. The first call on a machine downloads 10 MB. A process started by
+    `spark.jars` among them no `jars` are resolved. The first call on a machine downloads 10 MB. A process started by
     spark-submit gets its master, jars and properties from there; otherwise `master` is `local[*]` by default.
 
     Raises:
@@ -56,7 +58,7 @@ def spark_session(
         master = master or "local[*]"
         settings = {**_DEFAULTS, **(_LOCAL if master.startswith("local") else {}), **settings}
         if "spark.jars" not in settings:
-            settings["spark.jars"] = ",".join(str(jar) for jar in spark_kafka())
+            settings["spark.jars"] = ",".join(str(jar) for jar in jars())
         _choose_python(master, settings)
     # The warning is about pandas; records pass between Spark and Python as Arrow only.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
@@ -71,6 +73,25 @@ def spark_session(
     if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable  # for a process that spark-submit started
     return session
+
+
+def session_for(
+    app_name: str,
+    table: TableTarget | None,
+    *,
+    master: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark with what a table needs, if there is one."""
+    given = properties or {}
+    if table is None:
+        return spark_session(app_name, master=master, properties=given)
+    return spark_session(
+        app_name,
+        master=master,
+        properties=table.properties(given),
+        jars=lambda: [*spark_kafka(), *table.jars(given)],
+    )
 
 
 def _choose_python(master: str, settings: Mapping[str, str]) -> None:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from dedupe_pipeline.jobs.audit import audit
     from dedupe_pipeline.jobs.audit.result import AuditResult
     from dedupe_pipeline.jobs.land.job import LandResult, land
+    from dedupe_pipeline.jobs.land.table_job import TableOptions, land_table
     from dedupe_pipeline.session import spark_session
     from dedupe_pipeline.source import read_clean, read_clean_stream
+    from dedupe_pipeline.table_target import TableFormat, TableTarget
 
 __all__ = [
     "AuditResult",
@@ -40,9 +42,13 @@ __all__ = [
     "ReadStatistics",
     "Reader",
     "StreamError",
+    "TableFormat",
+    "TableOptions",
+    "TableTarget",
     "aggregate",
     "audit",
     "land",
+    "land_table",
     "load_job",
     "load_manifest",
     "read_clean",
@@ -59,9 +65,13 @@ _PLACES: Final = {
     "ReadStatistics": "dedupe_filters.reader",
     "Reader": "dedupe_filters.reader",
     "StreamError": "dedupe_kafka.errors",
+    "TableFormat": "dedupe_pipeline.table_target",
+    "TableOptions": "dedupe_pipeline.jobs.land.table_job",
+    "TableTarget": "dedupe_pipeline.table_target",
     "aggregate": "dedupe_pipeline.jobs.aggregate",
     "audit": "dedupe_pipeline.jobs.audit",
     "land": "dedupe_pipeline.jobs.land.job",
+    "land_table": "dedupe_pipeline.jobs.land.table_job",
     "load_job": "dedupe_pipeline.jobs.aggregate",
     "load_manifest": "dedupe_crds.manifest",
     "read_clean": "dedupe_pipeline.source",

@@ -23,9 +23,10 @@ from rich.console import Console
 
 from dedupe_pipeline.errors import JarsUnavailable
 from dedupe_pipeline.runtime.java import find_java
-from dedupe_pipeline.runtime.spark_versions import SUPPORTED, installed
+from dedupe_pipeline.runtime.spark_versions import SUPPORTED, installed, installed_for_tables
 
 KAFKA_BROKER = ("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-reload4j:1.7.36")
+ICEBERG_AWS = ("org.apache.iceberg:iceberg-aws-bundle:1.12.0",)
 
 _HERE = Path(__file__).parent
 _SUMS = _HERE / "jars.json"
@@ -41,6 +42,29 @@ def spark_kafka() -> list[Path]:
     """Return the jars of the Kafka connector of the installed Spark, for `spark.jars`."""
     spark = installed()
     return resolve(f"spark-kafka-{spark.minor}", spark.connector, transitive=False)
+
+
+def iceberg(*, s3: bool = False) -> list[Path]:
+    """Return the jars of Iceberg for the installed Spark.
+
+    `s3` adds that of its S3 client.
+
+    Raises:
+        JarsUnavailable: there are none for this version of Spark.
+    """
+    spark = installed_for_tables()
+    found = resolve(f"iceberg-{spark.minor}", spark.iceberg, transitive=False)
+    return found + (resolve("iceberg-aws", ICEBERG_AWS, transitive=False) if s3 else [])
+
+
+def delta() -> list[Path]:
+    """Return the jars of Delta Lake for the installed Spark.
+
+    Raises:
+        JarsUnavailable: there are none for this version of Spark.
+    """
+    spark = installed_for_tables()
+    return resolve(f"delta-{spark.minor}", spark.delta, transitive=False)
 
 
 def resolve(
@@ -188,12 +212,22 @@ def sums(directory: Path) -> dict[str, str]:
     }
 
 
+def _all_sets() -> Iterator[tuple[str, Sequence[str], bool]]:
+    """Yield name and coordinates of each set, and if it has their dependencies."""
+    yield "kafka-broker", KAFKA_BROKER, True
+    for each in SUPPORTED.values():
+        yield f"spark-kafka-{each.minor}", each.connector, False
+        if each.iceberg:
+            yield f"iceberg-{each.minor}", each.iceberg, False
+        if each.delta:
+            yield f"delta-{each.minor}", each.delta, False
+    yield "iceberg-aws", ICEBERG_AWS, False
+
+
 def _lock() -> None:
     """Resolve every set again and write its checksums."""
     locked = {}
-    sets: list[tuple[str, Sequence[str], bool]] = [("kafka-broker", KAFKA_BROKER, True)]
-    sets += [(f"spark-kafka-{each.minor}", each.connector, False) for each in SUPPORTED.values()]
-    for name, coordinates, transitive in sets:
+    for name, coordinates, transitive in _all_sets():
         with tempfile.TemporaryDirectory() as directory:
             _download(name, coordinates, Path(directory), transitive=transitive)
             locked[name] = sums(Path(directory))

@@ -17,6 +17,10 @@ class SparkVersion:
     """Of the installed `pyspark`: "4.1"."""
     connector: tuple[str, ...]
     """Spark's Kafka connector, and what it needs that `pyspark` does not ship."""
+    iceberg: tuple[str, ...] = ()
+    """Iceberg's runtime; empty where tables are not supported."""
+    delta: tuple[str, ...] = ()
+    """Delta Lake's own jars; the others that they need are in `pyspark`."""
 
 
 # The token provider is not published for each release; its interface is the same within a minor version.
@@ -47,6 +51,16 @@ _ALL = (
             "org.apache.kafka:kafka-clients:3.9.1",
             "org.apache.commons:commons-pool2:2.12.1",
         ),
+        iceberg=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
+        delta=(
+            "io.delta:delta-spark_4.1_2.13:4.4.0",
+            "io.delta:delta-storage:4.4.0",
+            "io.delta:delta-kernel-api:4.4.0",
+            "io.delta:delta-kernel-defaults:4.4.0",
+            "io.delta:delta-kernel-unitycatalog:4.4.0",
+            "io.unitycatalog:unitycatalog-client:0.6.0",
+            "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+        ),
     ),
     SparkVersion(
         "4.2",
@@ -73,5 +87,21 @@ def installed() -> SparkVersion:
         raise JarsUnavailable(
             f"pyspark {found} is installed, and no Kafka connector is known for it; install pyspark "
             f"{', '.join(SUPPORTED)}, or name the connector's jars by --spark spark.jars=…"
+        )
+    return known
+
+
+def installed_for_tables() -> SparkVersion:
+    """Return the installed version of Spark, which must have jars of both tables.
+
+    Raises:
+        JarsUnavailable: there are none.
+    """
+    known = installed()
+    if not known.iceberg:
+        fit = " or ".join(each.minor for each in _ALL if each.iceberg)
+        raise JarsUnavailable(
+            f"tables need Spark {fit}, and pyspark {version('pyspark')} is installed: there are no tested jars of "
+            "Iceberg and Delta Lake for it; install that version, or start the job with spark-submit and bring the jars"
         )
     return known

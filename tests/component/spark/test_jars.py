@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dedupe_pipeline.errors import JarsUnavailable
-from dedupe_pipeline.runtime import jars
+from dedupe_pipeline.runtime import jars, spark_versions
 
 
 @pytest.fixture
@@ -56,3 +57,20 @@ def test_what_does_not_exist_is_told_by_its_name(empty_cache: Path) -> None:
     assert empty_cache.is_dir()
     with pytest.raises(JarsUnavailable, match=r"no-such-artifact;1: not found"):
         jars.resolve("nothing", ["org.apache.kafka:no-such-artifact:1"])
+
+
+@pytest.mark.parametrize("tables", [jars.iceberg, jars.delta])
+def test_a_version_of_spark_without_tables_is_refused_by_name(
+    tables: Callable[[], list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_versions, "version", lambda _: "4.2.0")
+
+    with pytest.raises(JarsUnavailable, match=r"tables need Spark 4\.1, and pyspark 4\.2\.0"):
+        tables()
+
+
+def test_the_jars_of_tables_are_fetched_when_they_are_asked_for(empty_cache: Path) -> None:
+    assert empty_cache.is_dir()
+
+    assert [jar.name for jar in jars.iceberg()] == ["iceberg-spark-runtime-4.1_2.13-1.12.0.jar"]
+    assert "delta-spark_4.1_2.13-4.4.0.jar" in {jar.name for jar in jars.delta()}

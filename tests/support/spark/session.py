@@ -5,19 +5,34 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from dedupe_pipeline.runtime.jars import delta, iceberg, spark_kafka
 from dedupe_pipeline.session import spark_session
 
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
+    "spark.databricks.delta.snapshotPartitions": "1",
     # In a short run the last tier of compilation costs more than it saves.
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+_TABLES = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Start a session with the Kafka connector, shared by all importing modules."""
-    session = spark_session("tests", master="local[2]", properties=SMALL)
+    """Start a session with the Kafka connector and both formats of tables.
+
+    All importing modules share it, because a process has one JVM of Spark.
+    """
+    session = spark_session(
+        "tests",
+        master="local[2]",
+        properties={**SMALL, **_TABLES},
+        jars=lambda: [*spark_kafka(), *iceberg(), *delta()],
+    )
     yield session
     session.stop()

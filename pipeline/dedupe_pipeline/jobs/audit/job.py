@@ -34,7 +34,9 @@ from dedupe_pipeline.jobs.audit.result import (
     TimeSlice,
 )
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
+from dedupe_pipeline.jobs.landed_output import read_landed
 from dedupe_pipeline.source import read_range, read_ranges
+from dedupe_pipeline.table_target import TableTarget
 
 _EVERYTHING = Bounds()
 _NONE_TOLD = ToldIds()
@@ -55,13 +57,15 @@ def audit(
     up_to_committed: bool = False,
     bounds: Bounds = _EVERYTHING,
     told: ToldIds = _NONE_TOLD,
+    landed: TableTarget | None = None,
 ) -> AuditResult:
     """Compare the input topics and the output topic of a stream.
 
     The output topic must account for every raw record. With `up_to_committed` it must account only for those that the
     stream's consumer group has committed, so that a running stream can be audited; later records are pending. With a
     repartition they are those that the routers have committed. `bounds` are the part of the input to judge, `told` the
-    ids that no topic shows as known or forgotten.
+    ids that no topic shows as known or forgotten. `landed` is read instead of the output topic, as far as that has
+    landed in it.
 
     Raises:
         BrokerUnavailable, TopicMissing: a topic cannot be read.
@@ -73,7 +77,12 @@ def audit(
     spec, connection = stream.spec, KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     ranges = ranges_to_audit(connection, stream, up_to_committed=up_to_committed, bounds=bounds)
     facts = facts_about(spark, connection, spec, ranges, told, now=datetime.now(UTC))
-    with _persisted(_judge(spark, connection, stream, ranges, facts)) as judged:
+    clean = (
+        read_landed(spark, connection, landed, ranges.clean)
+        if landed
+        else read_range(spark, connection, ranges.clean)
+    )
+    with _persisted(_judge(spark, connection, stream, clean, ranges=ranges, facts=facts)) as judged:
         rows = [row.asDict() for row in verdicts.summarise(judged, facts).collect()]
         excess = _refuse_excess(rows)
         counts = {row["partition"]: row for row in rows}
@@ -120,11 +129,13 @@ def _judge(
     spark: SparkSession,
     connection: KafkaConnection,
     stream: DedupeStream,
+    output: DataFrame,
+    *,
     ranges: Ranges,
     facts: Facts,
 ) -> DataFrame:
     spec, late = stream.spec, None
-    clean = with_identity(read_range(spark, connection, ranges.clean), spec.id)
+    clean = with_identity(output, spec.id)
     if ranges.late is not None:
         routed = read_range(spark, connection, ranges.late)
         late = with_identity(as_in_the_input(routed), spec.id)

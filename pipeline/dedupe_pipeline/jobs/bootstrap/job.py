@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
@@ -28,6 +29,7 @@ from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import NotShared, PipelineError, RequestRefused, first_line
+from dedupe_pipeline.jobs.bootstrap.files import read_rows, seen_ms
 from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     encoded,
     id_partition,
@@ -36,6 +38,7 @@ from dedupe_pipeline.jobs.bootstrap.id_encoding import (
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
 from dedupe_pipeline.source import read_range
+from dedupe_pipeline.table_target import TableTarget
 
 _TOPIC = "topic:"
 _MARKER = "bootstrap-of.json"
@@ -43,10 +46,10 @@ _MARKER = "bootstrap-of.json"
 
 @dataclass(frozen=True, kw_only=True)
 class PastIds:
-    """The source of the ids: topic:NAME, or Parquet or CSV files with these columns.
+    """The source of the ids: topic:NAME, files, or a table, with these columns.
 
-    The partition is that of the record, or in a column; otherwise `partition_by` is the hash by which producers choose
-    it for a key. With a repartition it is always the one that routers choose.
+    Files are of Parquet or CSV. The partition is that of the record, or in a column; otherwise `partition_by` is the
+    hash by which producers choose it for a key. With a repartition it is always the one that routers choose.
     """
 
     source: str
@@ -55,6 +58,12 @@ class PastIds:
     partition_column: str = "partition"
     partition_by: Partitioner | None = None
     before: datetime | None = None
+    warehouse: str | None = None
+
+    @cached_property
+    def table(self) -> TableTarget | None:
+        """Return the table of a source iceberg:NAME or delta:NAME."""
+        return TableTarget.parse(self.source, self.warehouse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +229,7 @@ def _from_files(spark: SparkSession, spec: Spec, past: PastIds, count: int) -> D
             "spec.id.from is Content: such ids are hashes of whole records, so they can only be read "
             "--from topic:NAME"
         )
-    is_csv = past.source.endswith((".csv", ".csv.gz"))
-    rows = spark.read.csv(past.source, header=True) if is_csv else spark.read.parquet(past.source)
+    rows = read_rows(spark, past.source, past.table)
     for column, option in ((past.id_column, "--id-column"), (past.time_column, "--time-column")):
         if column not in rows.columns:
             raise RequestRefused(
@@ -239,7 +247,7 @@ def _from_files(spark: SparkSession, spec: Spec, past: PastIds, count: int) -> D
     named = rows.select(
         key.alias("key"),
         encoded(raw).alias("id16"),
-        _seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
+        seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
         given.cast("int").alias("given"),
     )
     partition = _file_partition(rows, spec, past, count)
@@ -281,19 +289,6 @@ def _routed_partition(repartition: Repartition, past: PastIds, is_key: bool, cou
             "contain them: read the ids --from topic:NAME"
         )
     return key_partition(None, count, "key", "id16")
-
-
-def _seen_ms(column: str, kind: str) -> Column:
-    time = F.col(column)
-    if kind in {"int", "bigint"}:
-        return time.cast("bigint")
-    if kind != "string":
-        return F.unix_millis(time.cast("timestamp"))
-    number = time.rlike("^-?[0-9]+$")
-    # Each branch gets only values that it can parse, because Spark may compute both.
-    return F.when(number, F.when(number, time).cast("bigint")).otherwise(
-        F.unix_millis(F.when(~number, time).cast("timestamp"))
-    )
 
 
 def _millis(time: datetime) -> int:

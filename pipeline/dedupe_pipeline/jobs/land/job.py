@@ -32,13 +32,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no ann
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-from pyspark.sql.types import StringType, StructField, StructType
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import LandingRefused, PipelineError, first_line
+from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land
 from dedupe_pipeline.jobs.land.output_log import (
     BatchRecord,
     admit_batch,
@@ -59,11 +59,7 @@ from dedupe_pipeline.jobs.streaming import (
     with_trigger,
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
-from dedupe_pipeline.runtime.portable import type_of, valid_utf8
 from dedupe_pipeline.source import read_clean_stream
-
-CORRUPT = "_corrupt"
-_DAY_MILLIS = 86_400_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +177,7 @@ class _Landing:
 
     def _land_batch(self, records: DataFrame, batch: int) -> None:
         counted = Observation()
-        rows = for_parquet(records, self._json_schema)
+        rows = columns_to_land(records, self._json_schema)
         corrupt = F.count(CORRUPT) if CORRUPT in rows.columns else F.lit(0)
         sums = (F.count(F.lit(1)).alias("records"), corrupt.alias("corrupt"))
         stage(rows.observe(counted, *sums), self._staging)
@@ -202,38 +198,6 @@ class _Landing:
                 f"topic {self.topic!r} was deleted and created again while it was landed in {self._output}: its UUID "
                 f"was {self._known_id} and is {found}; land the topic again with another --output and --checkpoint"
             )
-
-
-def for_parquet(records: DataFrame, json_schema: str | None = None) -> DataFrame:
-    """Return the columns to land: the source's, `date` in UTC, and the parsed value.
-
-    A value that is not one JSON object of the schema is null in `json`, and its text is in `_corrupt`.
-    """
-    day = F.floor(F.unix_millis("timestamp") / F.lit(_DAY_MILLIS)).cast("int")
-    dated = records.withColumn("date", F.date_from_unix_date(day))
-    if json_schema is None:
-        return dated
-    wanted = type_of(json_schema)
-    if not isinstance(wanted, StructType):
-        raise LandingRefused(
-            f"--json-schema: {json_schema} is no list of columns, such as: id STRING, n INT"
-        )
-    fields = [field.name for field in wanted]
-    mark = "_".join(["corrupt", *fields])  # longer than each field's name, so it is none of them
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": mark}
-    # Readers of Parquet expect valid UTF-8; `value` has the bytes.
-    text = valid_utf8(F.col("value"))
-    parsed = F.from_json(text, StructType([*wanted, StructField(mark, StringType())]), options)
-    # In PERMISSIVE mode Spark returns the fields that it could read of a corrupt value. Of an empty value it returns
-    # null, as of a record without a value.
-    is_read = F.col(mark).isNotNull() & F.col(mark)[mark].isNull()
-    columns = F.struct(*(F.col(mark)[name].alias(name) for name in fields))
-    return (
-        dated.withColumn(mark, parsed)
-        .withColumn("json", F.when(is_read, columns))
-        .withColumn(CORRUPT, F.when(~is_read, text))
-        .drop(mark)
-    )
 
 
 def stage(rows: DataFrame, staging: Path) -> None:

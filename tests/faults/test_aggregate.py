@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
 from tests.support.postgres.aggregate_truth import Truth, job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
-from tests.support.postgres.aggregating import BATCH, STEPS
+from tests.support.postgres.aggregating import BATCH, RESULT_SIZE, STEPS
 from tests.support.postgres.server import (
     TestDatabase,
     database,
@@ -50,11 +50,13 @@ class Runs:
         database: TestDatabase,
         directory: Path,
         wanted: AggregateJob = JOB,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         job_file = directory / "job.yaml"
         job_file.write_text(yaml.safe_dump({"table": wanted.table, **wanted.definition()}))
         self._temporary = directory / "temporary"
         self._temporary.mkdir()
+        self._env = {"TMPDIR": str(self._temporary), **(env or {})}
         self._arguments = [str(stream.manifest), str(job_file), database.url]
 
     @contextmanager
@@ -67,8 +69,7 @@ class Runs:
             *self._arguments,
             *step,
         ]
-        env = {"TMPDIR": str(self._temporary), BATCH: str(batch)}
-        with process_group(command, env) as started:
+        with process_group(command, {**self._env, BATCH: str(batch)}) as started:
             assert started.stdout is not None
             assert started.stdout.readline() == "aggregating\n"
             yield started
@@ -177,6 +178,26 @@ def test_killed_at_random_moments_the_table_is_the_truth(
 
     runs.finish()
     check(database, JOB, expected)
+
+
+@pytest.mark.timeout(600)  # two Spark sessions in sequence
+def test_a_batch_that_exceeds_what_sparks_driver_accepts_is_counted_in_parts(
+    stream: TestStream, database: TestDatabase, tmp_path: Path
+) -> None:
+    """The records of a batch are in 60 windows each; it is killed after its first part."""
+    fill(stream, 3_000)
+    wanted = job("flights", slide="1m")
+    expected = truth(stream.clean(), wanted)
+    runs = Runs(stream, database, tmp_path, wanted, env={RESULT_SIZE: "600k"})
+
+    with runs.start("after its commit", batch=LARGE_BATCH) as dying:
+        assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    wait_until_noticed(database)
+    assert 0 < counted(database) < 3_000, "the batch was not divided"
+    check_is_part(database, wanted, expected)
+
+    runs.finish()
+    check(database, wanted, expected)
 
 
 @pytest.mark.timeout(600)  # the machine is busy with other tests

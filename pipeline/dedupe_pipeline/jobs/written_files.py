@@ -14,13 +14,15 @@ from dedupe_pipeline.errors import NotShared
 
 
 def local_output(path: Path) -> Path:
-    """Return the path of an output, of a URL file:///… too.
+    """Return the absolute path of an output, of a URL file:///… too.
+
+    Spark's JVM resolves a relative path against the directory that it was started in, which need not be this one.
 
     Raises:
         NotShared: it is a URL of something else.
     """
     try:
-        return local_path(path)
+        return local_path(path).absolute()
     except NotLocal as error:
         raise NotShared(str(error)) from error
 

@@ -1,7 +1,11 @@
 """The table writer on a real PostgreSQL, with constructed batches."""
 
+import re
+import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -10,15 +14,17 @@ import pytest
 
 from dedupe_kafka.errors import RecordsExpired
 from dedupe_kafka.offsets import TopicOffsets
-from dedupe_pipeline.errors import JobRefused
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused
 from dedupe_pipeline.jobs.aggregate import Postgres
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
+from tests.support.layers import matrix
 from tests.support.postgres.aggregate_truth import job
 from tests.support.postgres.server import TestDatabase, database, postgres_server
+from tests.support.postgres.vanishing import VanishingHost
 from tests.support.processes.processes import wait_for
 
 __all__ = ["database", "postgres_server"]
@@ -217,3 +223,112 @@ def test_the_patience_of_a_job_begins_when_something_fails(
         counting.add(batch(), BATCH, NOTHING)
 
     assert len(calls) == 2
+
+
+NOTICED = "within 2 minutes"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("options", "both_sides"),
+    [({"tcp_user_timeout": "1500"}, False), matrix({}, True)],
+    ids=["soon, by option", NOTICED],
+)
+def test_a_host_that_vanishes_in_the_middle_of_a_copy_is_noticed(
+    database: TestDatabase, options: dict[str, str], both_sides: bool
+) -> None:
+    """By default TCP sends data that nobody acknowledges again and again for 15 minutes."""
+    info = psycopg.conninfo.conninfo_to_dict(database.url)
+    server, added = (str(info["host"]), int(str(info["port"]))), []
+    many = batch("first").take([0] * 50_000)
+    rows = pa.concat_tables(
+        [batch("last"), many]
+    )  # more than the kernel buffers: some are not sent yet
+    with VanishingHost(server, at=b'"last"', both_sides=both_sides) as host:
+        there = {"host": "127.0.0.1", "port": str(host.port), "sslmode": "disable", **options}
+        with Database(Postgres.of(database.url, there), layout()) as counting:
+            counting.register(source(p0=0))
+            adding = threading.Thread(
+                target=lambda: added.append(counting.add(rows, BATCH, NOTHING)), daemon=True
+            )
+            adding.start()
+            adding.join(120 if both_sides else 30)
+            assert host.has_vanished
+            assert added, "it still waits for the host that vanished"
+
+    flights = database.rows("SELECT carrier, flights FROM flights ORDER BY 1")
+    assert flights == [("first", 50_000), ("last", 1)]
+
+
+def test_both_sides_notice_that_the_other_is_gone(database: TestDatabase) -> None:
+    """The client within 2 minutes, the server before the next run gives up to wait for its lock."""
+    with database.postgres.connect() as connection:
+        with socket.socket(fileno=connection.fileno()) as used:
+            timeout_ms = used.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            used.detach()
+        of_server = connection.execute("SHOW tcp_user_timeout").fetchone()
+
+    assert timeout_ms == 60_000
+    assert of_server == ("25000",)  # in ms
+
+
+@contextmanager
+def transaction(database: TestDatabase, *statements: str) -> Iterator[int]:
+    """Hold what these statements lock, in a session of another program; yield its pid."""
+    with psycopg.connect(database.url, application_name="other") as other:
+        for statement in statements:
+            other.execute(statement.encode())
+        yield other.info.backend_pid
+        other.rollback()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE flights ADD COLUMN note text",
+        "CREATE INDEX by_flights ON flights (flights)",
+        "UPDATE dedupestream_jobs SET topic = topic",
+    ],
+)
+def test_a_session_that_holds_the_table_is_named(database: TestDatabase, statement: str) -> None:
+    with Database(database.postgres, layout(), patience=timedelta(seconds=0.5)) as counting:
+        counting.register(source(p0=0))
+        with transaction(database, statement) as pid:
+            named = rf"no lock for flights within 0.5 s.* is locked by session {pid} \(.*{re.escape(statement)}"
+            with pytest.raises(DatabaseFailed, match=rf"{named}.*pg_terminate_backend\({pid}\)"):
+                counting.add(batch(), BATCH, NOTHING)
+        assert database.rows("SELECT FROM flights") == []
+
+        counting.add(batch(), BATCH, NOTHING)
+
+    assert database.rows("SELECT flights FROM flights") == [(1,)]
+
+
+def test_a_session_for_which_an_alter_table_waits_is_named(database: TestDatabase) -> None:
+    """It only reads, and the next statement on the table waits all the same."""
+    waiting = "SELECT pid FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+    altering = threading.Thread(
+        target=lambda: database.run("ALTER TABLE flights ADD COLUMN note text")
+    )
+    with Database(database.postgres, layout(), patience=timedelta(seconds=0.5)) as counting:
+        counting.register(source(p0=0))
+        with transaction(database, "SELECT FROM flights") as reader:
+            altering.start()
+            [(alter,)] = wait_for(lambda: database.rows(waiting), "it waits")
+            named = rf"flights is awaited by session {alter} .*ALTER TABLE.*waits for session {reader} .*SELECT FROM"
+            with pytest.raises(
+                DatabaseFailed, match=rf"{named}.*pg_terminate_backend\({reader}\)\. The"
+            ):
+                counting.add(batch(), BATCH, NOTHING)
+        altering.join(30)
+
+
+def test_a_session_that_keeps_tables_from_being_made_is_named(database: TestDatabase) -> None:
+    with Database(database.postgres, layout()):
+        pass
+    database.run("DROP TABLE dedupestream_offsets")
+    with (
+        transaction(database, "LOCK TABLE dedupestream_jobs") as pid,
+        pytest.raises(DatabaseFailed, match=f"dedupestream_jobs is locked by session {pid} "),
+    ):
+        Database(database.postgres, layout(), patience=timedelta(seconds=0.5)).__enter__()

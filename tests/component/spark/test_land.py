@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import Queue
 from threading import Event, Thread
 
 import pyarrow.dataset
@@ -18,6 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dedupe_crds.manifest import load_manifest
+from dedupe_kafka.errors import StreamError
 from dedupe_pipeline.errors import LandingRefused, NotShared, PipelineError
 from dedupe_pipeline.jobs.land import job
 from dedupe_pipeline.jobs.land.job import LandResult, land
@@ -104,6 +106,20 @@ def test_what_is_committed_lands_once_and_unchanged(
         ".landing.json",
         ".batches",
     }
+
+
+def test_a_relative_path_is_one_of_this_process(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM has another working directory, that of its start."""
+    stream = streams(partitions=PARTITIONS)
+    fill(stream, 20)
+    monkeypatch.chdir(tmp_path)
+
+    land_small(spark, stream, Path("landed"))
+
+    assert landed(tmp_path / "landed") == expected(stream.clean())
+    assert (tmp_path / "landed.checkpoint" / "spark" / "commits" / "0").exists()
 
 
 @pytest.mark.timeout(900)  # about ten Spark sessions in sequence
@@ -344,6 +360,69 @@ def test_a_topic_that_is_created_again_is_refused(
     fill(stream, 500)  # more than before: the offsets of the checkpoint exist
     with pytest.raises(LandingRefused, match="was deleted and created again since it was landed"):
         land_small(spark, stream, output)
+    assert landed(output) == of_first
+
+
+def test_a_topic_that_is_created_again_during_a_run_is_refused(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the plan of a batch and its read: the offsets exist, and are of other records."""
+    stream, output = streams(partitions=PARTITIONS), tmp_path / "landed"
+    fill(stream, 1_000)
+    batches = 0
+
+    def stage_of_another(rows: DataFrame, staging: Path) -> None:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            delete_topic(stream, stream.output_topic)
+            create_topic(stream, stream.output_topic, PARTITIONS)
+            fill(stream, 2_000)
+        stage(rows, staging)
+
+    stage = job.stage
+    of_first = expected(stream.clean())
+    monkeypatch.setattr(job, "stage", stage_of_another)
+    with pytest.raises(LandingRefused, match="deleted and created again while it was landed"):
+        land_small(spark, stream, output)
+
+    monkeypatch.setattr(job, "stage", stage)
+    with pytest.raises(LandingRefused, match="deleted and created again since it was landed"):
+        land_small(spark, stream, output)
+    found = landed(output)
+    assert 0 < found.total() < of_first.total()
+    assert found <= of_first
+
+
+def test_a_topic_that_is_created_again_between_two_batches_lands_nothing(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    """Spark may miss its topic, or plan with the new one: either ends the run."""
+    stream, output, failed = streams(), tmp_path / "landed", Queue[StreamError]()
+    servers, topic = stream.bootstrap_servers, stream.output_topic
+    produce_in_transaction(servers, topic, messages_of_one_partition(50), commit=True)
+    of_first = expected(stream.clean())
+
+    def run() -> None:
+        try:
+            every = timedelta(milliseconds=200)
+            land(spark, load_manifest(stream.manifest), output, every=every, stop=stop)
+        except StreamError as error:
+            failed.put(error)
+
+    stop = Event()
+    running = Thread(target=run)
+    running.start()
+    try:
+        wait_for_records(output, 50)
+        delete_topic(stream, topic)
+        create_topic(stream, topic)
+        produce_in_transaction(servers, topic, messages_of_one_partition(200), commit=True)
+        error = failed.get(timeout=START_SECONDS)
+    finally:
+        stop.set()
+        running.join(START_SECONDS)
+    print(f"the run ended with: {error}")
     assert landed(output) == of_first
 
 

@@ -23,6 +23,8 @@ from tests.support.spark.session import SMALL
 
 BATCH = "AGGREGATING_BATCH"
 """Environment variable: the most records of a batch."""
+RESULT_SIZE = "AGGREGATING_RESULT_SIZE"
+"""Environment variable: what Spark's driver accepts, by default 1g."""
 
 
 def _die() -> None:
@@ -65,7 +67,8 @@ def _fails_at_first() -> bool:
 
 if __name__ == "__main__":
     manifest, job, url, *step = sys.argv[1:]
-    spark = spark_session("aggregating", master="local[2,3]", properties=SMALL)
+    limits = {"spark.driver.maxResultSize": os.environ.get(RESULT_SIZE, "1g")}
+    spark = spark_session("aggregating", master="local[2,3]", properties=SMALL | limits)
     spark.udf.register("fails_at_first", _fails_at_first, "boolean")
     if step:
         owner, name, before, at_call = STEPS[step[0]]

@@ -11,7 +11,8 @@ times the windows of one record.
 
 import io
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Self, TypeVar
 
@@ -23,6 +24,7 @@ from dedupe_crds.deadline import Deadline
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, first_line
 from dedupe_pipeline.jobs.aggregate import metadata_table
 from dedupe_pipeline.jobs.aggregate.increments import Progress
+from dedupe_pipeline.jobs.aggregate.lock_holders import describe_holders
 from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres, where
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 
@@ -53,7 +55,8 @@ class ProgressChanged(Exception):
 class Database:
     """Adds batches to one table. Use it as a context manager; one thread at a time.
 
-    `patience` limits the wait for an unreachable database, `lock_patience` that for another job on the same table,
+    `patience` limits the wait for an unreachable database, and that for the locks of others, such as that of an ALTER
+    TABLE, which are named when it is over. `lock_patience` limits that for another job on the same table,
     which may have been killed just now.
     """
 
@@ -69,6 +72,7 @@ class Database:
         self._postgres = postgres
         self._table_sql = table_sql
         self._patience = patience
+        self._lock_timeout = f"{max(1, patience // timedelta(milliseconds=1))}ms"  # 0 is none
         self._lock_patience = lock_patience
         self._stop = stop or threading.Event()
         self._connection: psycopg.Connection | None = None
@@ -170,7 +174,8 @@ class Database:
             try:
                 if self._connection is None:
                     self._connection = self._begin()
-                return action(self._connection)
+                with self._holders_named(self._connection):
+                    return action(self._connection)
             except _RETRIABLE as error:
                 self._drop()
                 deadline = deadline or Deadline(
@@ -190,15 +195,31 @@ class Database:
     def _begin(self) -> psycopg.Connection:
         connection = self._postgres.connect()
         try:
-            self._oid = metadata_table.create_tables(
-                connection, self._table_sql, known=self._oid or None
+            connection.execute(
+                "SELECT set_config('lock_timeout', %s, false)", (self._lock_timeout,)
             )
+            with self._holders_named(connection):
+                self._oid = metadata_table.create_tables(
+                    connection, self._table_sql, known=self._oid or None
+                )
             self._lock(connection)
             connection.execute(self._table_sql.create_staging())
         except BaseException:
             connection.close()
             raise
         return connection
+
+    @contextmanager
+    def _holders_named(self, connection: psycopg.Connection) -> Iterator[None]:
+        """Say who holds a lock for which a statement waited longer than `patience`."""
+        try:
+            yield
+        except psycopg.errors.LockNotAvailable as error:
+            holders = describe_holders(connection, self._table_sql.tables())
+            raise DatabaseFailed(
+                f"PostgreSQL gave no lock for {self._table_sql.table} within {self._patience.total_seconds():g} s, and "
+                f"nothing of the batch was added. {holders}. The next run of the job continues there"
+            ) from error
 
     def _lock(self, connection: psycopg.Connection) -> None:
         query = "SELECT pg_try_advisory_lock(%s)"

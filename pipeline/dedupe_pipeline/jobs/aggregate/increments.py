@@ -72,12 +72,16 @@ def increments(
     job: AggregateJob,
     schema: StructType | None,
     progress: Mapping[int, Progress],
+    ends: Mapping[int, int] | None = None,
 ) -> DataFrame:
     """Compute the rows that the uncounted ones of `records` add.
 
-    `records` have the columns of `read_clean` and no gap within a partition; `schema` is the job's parsed schema.
+    Records from `ends` on are left out. `records` have the columns of `read_clean` and no gap within a partition;
+    `schema` is the job's parsed schema.
     """
     fresh = records.where(F.col("offset") >= _progress_of(progress, "next_offset", 0))
+    if ends is not None:
+        fresh = fresh.where(F.col("offset") < _of_partition(ends, None))
     judged = _in_windows(_usable(_evaluated(_parsed(fresh, schema), job), job), job, progress)
     return _grouped(judged, job)
 
@@ -211,9 +215,16 @@ def _progress_of(
     progress: Mapping[int, Progress], field: str, default: int | None, column: str = "partition"
 ) -> Column:
     """Return a field of the progress of each row's partition, or the default."""
-    found = {number: getattr(each, field) for number, each in progress.items()}
-    if not found:
+    values = {number: getattr(each, field) for number, each in progress.items()}
+    return _of_partition(values, default, column)
+
+
+def _of_partition(
+    values: Mapping[int, int | None], default: int | None, column: str = "partition"
+) -> Column:
+    """Return the value of each row's partition, or the default."""
+    if not values:
         return F.lit(default).cast("bigint")
-    pairs = (F.lit(each) for pair in found.items() for each in pair)
+    pairs = (F.lit(each) for pair in values.items() for each in pair)
     table = F.create_map(*pairs).cast("map<int,bigint>")
     return F.coalesce(F.try_element_at(table, F.col(column)), F.lit(default).cast("bigint"))

@@ -12,7 +12,8 @@ Invariant: a record is counted exactly once, wherever the process is killed:
 4. during the commit, so that its outcome is unknown: as 2 or 3. The next attempt, of this process with a new connection
    or of the next process, reads the offsets first.
 
-A batch that is repeated in whole or in part adds only what is missing, see `increments`. A lock excludes a second
+A batch that is repeated in whole or in part adds only what is missing, see `increments`. So a batch whose rows exceed
+what Spark's driver accepts is added in parts, each with its own end offsets and transaction. A lock excludes a second
 process; if the lock is lost, the check of the offsets does.
 """
 
@@ -39,6 +40,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
+from dedupe_pipeline.jobs.aggregate.batch_parts import first_part, offsets_of, smaller
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
 from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database, ProgressChanged
 from dedupe_pipeline.jobs.aggregate.increments import Fate, Progress, increments
@@ -62,6 +64,7 @@ from dedupe_pipeline.source import read_clean_stream
 class AggregateResult:
     """The additions of one run.
 
+    `batches` are the transactions with rows: a batch that was divided counts as several.
     `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records. `left` is what a
     stopped run has not counted of the records that were there at its start.
     """
@@ -160,6 +163,7 @@ class AggregateRun:
         self._progress = dict(progress)
         self._checkpoint = checkpoint
         self._check_topic = check_topic
+        self._most_offsets: int | None = None  # of a part; smaller after Spark has refused one
         self._batches = 0
         self._sums = dict.fromkeys(("records", *Fate), 0)
 
@@ -182,19 +186,28 @@ class AggregateRun:
             raise PipelineError(f"batch {batch} failed") from None
 
     def add(self, records: DataFrame, ends: Mapping[int, int]) -> None:
-        """Add those of `records`, which end before `ends`, that are not added yet."""
+        """Add those of `records`, which end before `ends`, that are not added yet.
+
+        They are added in parts, each in a separate transaction, if Spark's driver refuses the rows of all.
+        """
         while True:
-            rows = increments(records, self._job, self._shape.schema, self._progress)
-            found = to_arrow(rows)
+            part = first_part(self._progress, ends, self._most_offsets)
+            schema = self._shape.schema
+            try:
+                found = to_arrow(increments(records, self._job, schema, self._progress, part))
+            except (PySparkException, Py4JError) as error:
+                self._most_offsets = smaller(error, offsets_of(self._progress, part))
+                continue
             self._check_topic()  # after the read: the records are of the same topic
             try:
-                self._progress = self._database.add(found, ends, self._progress)
+                self._progress = self._database.add(found, part, self._progress)
             except ProgressChanged as moved:
                 check_not_behind(self._job.table, self._progress, moved.progress)
                 self._progress = moved.progress
             else:
                 self._count(found)
-                return
+                if part == ends:
+                    return
 
     def result(self, ends: Mapping[int, int]) -> AggregateResult:
         """Return the sums over all batches, and what is not counted before `ends`."""

@@ -19,8 +19,11 @@ _DEFAULTS = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
+    # Keepalives notice a vanished host only while nothing is sent. Data without an acknowledgement, as in a COPY, would
+    # be sent again for some 15 minutes. It is longer than they take because a slow disk may block the server.
+    "tcp_user_timeout": "60000",
 }
-# Without keepalives, a connection whose peer is gone would hold its lock for hours by default.
+# Without these, a session whose client is gone would hold its lock for hours by default.
 _SESSION = {
     "client_encoding": "UTF8",  # of the copied rows, whatever PGCLIENTENCODING is
     "TimeZone": "UTC",
@@ -28,6 +31,7 @@ _SESSION = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25s",  # as long as these keepalives take, which it replaces
     "idle_in_transaction_session_timeout": "60s",
 }
 LEAST_VERSION = 150_000

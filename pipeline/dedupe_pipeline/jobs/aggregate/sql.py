@@ -122,6 +122,11 @@ class TableSql:
         """Return another table in the same schema."""
         return sql.Identifier(*self.table.split(".")[:-1], name)
 
+    def tables(self) -> list[str]:
+        """Return the names of the table and of those with the metadata."""
+        schema, dot, _ = self.table.rpartition(".")
+        return [self.table, *(f"{schema}{dot}{name}" for name in (JOBS, OFFSETS))]
+
     # -- creation ----------------------------------------------------------------------------------
 
     def create_metadata_tables(self) -> Iterator[sql.Composed]:

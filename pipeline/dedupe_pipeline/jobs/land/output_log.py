@@ -7,8 +7,12 @@ are recorded, in files that readers of Parquet ignore:
     .landing.json       {"query": "…", "topic": "orders-clean", "topicId": "…"}: the checkpoint's query, and the topic
     .batches/17.json    {"topicId": "…", "offsets": {"0": [1200, 1700]}}: from 1200 to before 1700
 
-Invariant: a batch is recorded before its first file is moved here. Outputs of earlier releases have no UUID in
-`.landing.json`, and batches without a record: such a batch is compared with its repetition record by record.
+Invariant: a batch is recorded before its first file is moved here. The last 100 records are kept: of as many batches
+Spark keeps the plans by default, so that no repetition of a checkpoint asks for more. A batch from before them, which
+only a checkpoint from a backup plans, is refused, because nothing tells what was landed under its number.
+
+Outputs of earlier releases have no UUID in `.landing.json`, and batches without a record: such a batch is compared with
+its repetition record by record.
 
 The offsets are those in Spark's log, and not the least and greatest of the batch's records, because the former decide
 which records a repetition reads, and include partitions without records.
@@ -31,8 +35,13 @@ from dedupe_pipeline.jobs.streaming import committed_batch, initial_offsets, pla
 
 _MARKER = ".landing.json"
 _BATCHES = ".batches"
+_KEPT_BATCHES = 100  # the default of spark.sql.streaming.minBatchesToRetain
 _SHOWN = 4
 _LAND_AGAIN = "land the topic again with another --output and --checkpoint"
+_OLD_CHECKPOINT = (
+    "So the checkpoint is not the newest one, such as one that was restored from a backup: bring the newest checkpoint "
+    f"back, or {_LAND_AGAIN}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,18 +144,26 @@ def admit_batch(
     """Record a batch before it is published, or check that it is the recorded one.
 
     Raises:
-        LandingRefused: the output has another batch with this number.
+        LandingRefused: the output has another batch with this number, or later ones only.
     """
     found = recorded_batch(output, batch)
     if found is None:
+        recorded = _recorded_batches(output)
+        if recorded and batch < recorded[-1]:
+            raise LandingRefused(
+                f"{output} has batches up to {recorded[-1]} and no longer knows the offsets of batch {batch}, which "
+                f"{checkpoint} plans. {_OLD_CHECKPOINT}"
+            )
         _check_unrecorded(output, staging, batch)
         (output / _BATCHES).mkdir(exist_ok=True)
         write_atomically(checkpoint / _MARKER, _path(output, batch), planned.to_json())
+        for old in recorded:
+            if old <= batch - _KEPT_BATCHES:
+                _path(output, old).unlink()
     elif found != planned:
         raise LandingRefused(
             f"batch {batch} in {output} is of {found.describe(planned)}; {checkpoint} plans it with "
-            f"{planned.describe(found)}. So the checkpoint is not the newest one, such as one that was restored from a "
-            f"backup: bring the newest checkpoint back, or {_LAND_AGAIN}"
+            f"{planned.describe(found)}. {_OLD_CHECKPOINT}"
         )
 
 
@@ -177,13 +194,20 @@ def _read_marker(output: Path) -> dict[str, str] | None:
 
 
 def _last_topic_id(output: Path) -> str | None:
-    numbers = [int(path.stem) for path in (output / _BATCHES).glob("[0-9]*.json")]
-    last = recorded_batch(output, max(numbers)) if numbers else None
+    recorded = _recorded_batches(output)
+    last = recorded_batch(output, recorded[-1]) if recorded else None
     return last.topic_id if last else None
 
 
 def _contains(output: Path, batch: int) -> bool:
-    return _path(output, batch).exists() or any(output.glob(f"date=*/batch={batch}"))
+    recorded = _recorded_batches(output)
+    is_recorded = bool(recorded) and batch <= recorded[-1]
+    return is_recorded or any(output.glob(f"date=*/batch={batch}"))
+
+
+def _recorded_batches(output: Path) -> list[int]:
+    """Return the numbers of the batches with a record, in order."""
+    return sorted(int(path.stem) for path in (output / _BATCHES).glob("[0-9]*.json"))
 
 
 def _check_unrecorded(output: Path, staging: Path, batch: int) -> None:
@@ -191,8 +215,7 @@ def _check_unrecorded(output: Path, staging: Path, batch: int) -> None:
         staged = staging / landed.parent.name
         if not staged.exists() or _places(landed) != _places(staged):
             raise LandingRefused(
-                f"{landed} has other records than batch {batch} of the checkpoint. So the checkpoint is not the newest "
-                f"one, such as one that was restored from a backup: bring the newest checkpoint back, or {_LAND_AGAIN}"
+                f"{landed} has other records than batch {batch} of the checkpoint. {_OLD_CHECKPOINT}"
             )
 
 

@@ -39,7 +39,9 @@ def test_an_executor_that_writes_elsewhere_leaves_nothing_here(tmp_path: Path) -
         check_written(tmp_path, 20_000, tmp_path)
 
 
-def test_an_output_is_a_path_or_a_file_url(tmp_path: Path) -> None:
+def test_an_output_is_a_path_or_a_file_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local_output(Path("lake/orders")) == tmp_path / "lake" / "orders"
     assert local_output(Path(tmp_path.as_uri())) == tmp_path
     with pytest.raises(NotShared, match="s3a:/lake/orders is not on a file system"):
         local_output(Path("s3a://lake/orders"))

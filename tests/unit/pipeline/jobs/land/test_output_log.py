@@ -153,6 +153,29 @@ def test_another_batch_of_the_same_number_is_refused(
     assert recorded_batch(output, 7) == BATCH
 
 
+def test_the_records_of_the_last_100_batches_are_kept(output: Path, checkpoint: Path) -> None:
+    """They are as many as Spark keeps plans of, and only a plan can ask for a record."""
+    write_marker(output, checkpoint, TOPIC, ID)
+    for batch in range(150):
+        admit_batch(output, checkpoint, output, batch, BATCH)
+
+    kept = sorted(int(path.stem) for path in (output / ".batches").iterdir())
+    assert kept == list(range(50, 150))
+
+
+def test_a_batch_from_before_the_records_is_refused(output: Path, checkpoint: Path) -> None:
+    """Its directories may be deleted by now, so that it would land again."""
+    write_marker(output, checkpoint, TOPIC, ID)
+    for batch in range(150):
+        admit_batch(output, checkpoint, output, batch, BATCH)
+
+    check_output(output, checkpoint, TOPIC, ID)  # after batch 0: the output contains it
+    with pytest.raises(LandingRefused, match=r"up to 149 and no longer .* batch 1,.*newest check"):
+        admit_batch(output, checkpoint, output, 1, BATCH)
+    assert recorded_batch(output, 1) is None
+    admit_batch(output, checkpoint, output, 50, BATCH)
+
+
 def rows(directory: Path, *offsets: int) -> None:
     directory.mkdir(parents=True)
     table = pa.table({"partition": [0] * len(offsets), "offset": list(offsets)})

@@ -4,6 +4,7 @@ Exit codes are those of `ExitStatus`.
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -23,11 +24,14 @@ from dedupe_pipeline.cli_options import (
     errors_reported,
     resolve_target,
 )
+from dedupe_pipeline.cli_package import package_command
+from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
 from dedupe_pipeline.jobs.streaming import describe_left
-from dedupe_pipeline.package import EXECUTOR_PACKAGES, build
+from dedupe_pipeline.progress.streaming_job import StreamingJob, metrics_options
+from dedupe_pipeline.report.report import Report, report_options
 
 _AGAIN = "the same command continues there"
 
@@ -44,6 +48,7 @@ def main() -> None:
 
 @main.command("land")
 @common_options
+@report_options
 @click.option(
     "--output",
     type=DIRECTORY,
@@ -63,6 +68,7 @@ def main() -> None:
 @click.option(
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
+@metrics_options
 @click.option(
     "--json-schema",
     metavar="DDL",
@@ -75,12 +81,20 @@ def land_command(
     every: timedelta | None,
     max_offsets_per_trigger: int,
     json_schema: str | None,
+    metrics_port: int | None,
+    metrics_host: str,
+    report: Report,
     **common: Unpack[Common],
 ) -> None:
     """Land the output topic as Parquet by date, each record exactly once."""
     with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
-        with target.spark("land", [target.stream.spec.output.topic], signals) as spark:
+        job = StreamingJob("land", target.stream, str(output), every=every, report=report)
+        metrics = job.serve(metrics_host, metrics_port)
+        with (
+            target.spark("land", [target.stream.spec.output.topic], signals, report) as spark,
+            job.watched(spark, metrics) as on_written,
+        ):
             landed = land(
                 spark,
                 target.stream,
@@ -92,16 +106,18 @@ def land_command(
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
                 stop=signals.stop,
+                on_written=on_written,
             )
         done = f"{landed.records:,} records in {landed.batches} batches in {output}"
         if landed.left and every is None:
             signals.interrupt(f"after {done}; {describe_left(landed.left)}; {_AGAIN}")
     unread = f"; values that are not of --json-schema: {landed.corrupt:,}" if json_schema else ""
-    click.echo(f"landed {done}{unread}")
+    report.result(f"landed {done}{unread}", records=landed.records, batches=landed.batches)
 
 
 @main.command("aggregate")
 @common_options
+@report_options
 @click.argument("job_file", metavar="JOB", type=FILE)
 @click.option(
     "--postgres-url",
@@ -121,6 +137,7 @@ def land_command(
 @click.option(
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
+@metrics_options
 @click.option(
     "--skip-deleted",
     is_flag=True,
@@ -134,6 +151,9 @@ def aggregate_command(
     every: timedelta | None,
     max_offsets_per_trigger: int,
     skip_deleted: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    report: Report,
     **common: Unpack[Common],
 ) -> None:
     """Count and sum the output topic in windows, into a PostgreSQL table.
@@ -143,14 +163,19 @@ def aggregate_command(
     """
     with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
-        job = load_job(job_file)
+        definition = load_job(job_file)
         properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
-        with target.spark("aggregate", [target.stream.spec.output.topic], signals) as spark:
+        job = StreamingJob("aggregate", target.stream, definition.table, every=every, report=report)
+        metrics = job.serve(metrics_host, metrics_port)
+        with (
+            target.spark("aggregate", [target.stream.spec.output.topic], signals, report) as spark,
+            job.watched(spark, metrics) as on_written,
+        ):
             added = aggregate(
                 spark,
                 target.stream,
-                job,
+                definition,
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
@@ -158,18 +183,25 @@ def aggregate_command(
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
                 stop=signals.stop,
+                on_written=on_written,
             )
-        done = f"{added.records:,} records in {added.batches} batches to {job.table}"
+        done = f"{added.records:,} records in {added.batches} batches to {definition.table}"
         if added.left and every is None:
             signals.interrupt(f"after {done}; {describe_left(added.left)}; {_AGAIN}")
-    click.echo(
+    report.result(
         f"added {done}; "
-        f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}"
+        f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}",
+        records=added.records,
+        batches=added.batches,
+        late=added.late,
+        filtered=added.filtered,
+        unusable=added.unusable,
     )
 
 
 @main.command("bootstrap")
 @common_options
+@report_options
 @click.option(
     "--from",
     "source",
@@ -203,6 +235,7 @@ def bootstrap_command(
     partition_column: str,
     partition_by: str | None,
     before: datetime | None,
+    report: Report,
     **common: Unpack[Common],
 ) -> None:
     """Write ids delivered in the past to files for `dedupe bootstrap`.
@@ -221,13 +254,9 @@ def bootstrap_command(
         target = resolve_target(**common)
         spec = target.stream.spec
         topics = [] if spec.repartition is not None else [spec.worker_input]
-        with (
-            target.spark("bootstrap", topics, signals) as spark,
-            signals.interrupting(
-                lambda: f"before all ids were written; remove {output} and start again"
-            ),
-        ):
-            done = bootstrap(
+        with target.spark("bootstrap", topics, signals, report) as spark:
+            work = partial(
+                bootstrap,
                 spark,
                 target.stream,
                 past,
@@ -235,34 +264,23 @@ def bootstrap_command(
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
             )
-    click.echo(
+            progress = f"before all ids were written; remove {output} and start again"
+            done = interruptible(work, spark, signals, progress)
+    report.result(
         f"{done.ids:,} ids of {done.records:,} records in {output}; "
-        f"without an id: {done.without_id:,}, older than the window or not before --before: {done.out_of_time:,}"
+        f"without an id: {done.without_id:,}, older than the window or not before --before: {done.out_of_time:,}",
+        ids=done.ids,
+        records=done.records,
+        without_id=done.without_id,
+        out_of_time=done.out_of_time,
     )
     if done.scattered and spec.repartition is None:
-        click.echo(
-            f"warning: {done.scattered:,} ids are in several partitions, so copies of an id do not meet in one worker, "
-            "and pass. Create the stream with spec.repartition, or let producers send equal ids to one partition.",
-            err=True,
+        report.warn(
+            f"{done.scattered:,} ids are in several partitions, so copies of an id do not meet in one worker, and "
+            "pass. Create the stream with spec.repartition, or let producers send equal ids to one partition."
         )
 
 
-@main.command("package")
-@click.option(
-    "--output", type=FILE, required=True, help="The archive to write, such as dedupestream.zip."
-)
-def package_command(*, output: Path) -> None:
-    """Build the archive that Spark's executors need, for --py-files.
-
-    On a cluster, executors import this project's packages from it.
-    """
-    with errors_reported():
-        build(output)
-    click.echo(
-        f"{output}: pass it to spark-submit as --py-files, or as --conf spark.submit.pyFiles={output}"
-    )
-    click.echo(f"The executors' Python needs {', '.join(EXECUTOR_PACKAGES)}")
-
-
 main.add_command(audit_command)
+main.add_command(package_command)
 add_help_and_version(main)

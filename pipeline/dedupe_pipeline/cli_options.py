@@ -25,6 +25,8 @@ from dedupe_kafka.reachable import check_reachable
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
+from dedupe_pipeline.progress.stages import stages_reported
+from dedupe_pipeline.report.report import Report, Step
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
@@ -45,12 +47,15 @@ class Target:
     spark_properties: dict[str, str]
 
     @contextmanager
-    def spark(self, job: str, topics: list[str], signals: StopSignals) -> Iterator[SparkSession]:
+    def spark(
+        self, job: str, topics: list[str], signals: StopSignals, report: Report
+    ) -> Iterator[SparkSession]:
         """Start a session for a job, after a check that its topics exist."""
         cluster = self.connection.cluster()
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.shown}"
+        report.step(Step(action="starting Spark"))
         try:
             session = spark_session(name, master=self.master, properties=self.spark_properties)
         except (PySparkException, Py4JError) as error:
@@ -59,7 +64,8 @@ class Target:
             ) from error
         signals.install()  # Spark has replaced the handler of SIGINT
         try:
-            yield session
+            with stages_reported(session, job, report):
+                yield session
         finally:
             session.stop()
 

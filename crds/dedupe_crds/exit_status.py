@@ -5,11 +5,19 @@ The worker and the router have finer codes of their own (`dedupe_crds.status.wor
 
 import sys
 import traceback
+from collections.abc import Callable
 from enum import IntEnum
+from typing import Final, NoReturn
 
 import click
 
 from dedupe_crds.stop_signals import Interrupted
+
+ERROR_LOG: Final = "dedupestream.error_log"
+"""Key in the context of a command whose errors are not for people, see `report`.
+
+The value is called with the message and the fields `exit_code` and, of a defect, `exception`.
+"""
 
 
 class ExitStatus(IntEnum):
@@ -33,18 +41,28 @@ class Commands(click.Group):
         """Run the command that was called."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException):
+        except click.exceptions.Exit:
             raise
+        except click.ClickException as error:
+            if ERROR_LOG not in ctx.meta:
+                raise
+            _end(ctx, error.format_message(), error.exit_code)
         except Interrupted as interrupted:
-            click.echo(f"Error: {interrupted}", err=True)
-            sys.exit(interrupted.exit_code)
+            _end(ctx, str(interrupted), interrupted.exit_code)
         except (KeyboardInterrupt, click.Abort):
-            click.echo("interrupted", err=True)
-            sys.exit(ExitStatus.INTERRUPTED)
+            _end(ctx, "interrupted", ExitStatus.INTERRUPTED)
         except Exception:  # noqa: BLE001 (nobody above would give it another code)
-            traceback.print_exc()
-            click.echo("error: this is a defect of the program, not of your input", err=True)
-            sys.exit(ExitStatus.FAILED)
+            text = "this is a defect of the program, not of your input"
+            _end(ctx, text, ExitStatus.FAILED, trace=traceback.format_exc())
+
+
+def _end(ctx: click.Context, message: str, status: int, *, trace: str = "") -> NoReturn:
+    log: Callable[[str, dict[str, object]], None] | None = ctx.meta.get(ERROR_LOG)
+    if log:
+        log(message, {"exit_code": status, **({"exception": trace} if trace else {})})
+    else:
+        click.echo(f"{trace}Error: {message}", err=True)
+    sys.exit(status)
 
 
 class CommandFailed(click.ClickException):

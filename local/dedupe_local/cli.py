@@ -26,6 +26,7 @@ from dedupe_local.run.preflight import snapshot_summary, summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.servers.connect import KafkaOptions
 from dedupe_local.sizing.command import size_command
+from dedupe_pipeline.report.report import Report, report_options
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
 _MANIFEST = click.argument("manifest", type=LocalPath(dir_okay=False))
@@ -127,6 +128,7 @@ def run(
 
 @main.command()
 @_MANIFEST
+@report_options
 @request_options
 @_BOOTSTRAP_SERVERS
 @_EMBEDDED
@@ -149,6 +151,7 @@ def bootstrap(
     kafka_properties: Path | None,
     partitions: int | None,
     only: tuple[int, ...],
+    report: Report,
     **request: Unpack[RequestValues],
 ) -> None:
     """Fill the stores of a new stream with ids of earlier deliveries.
@@ -165,11 +168,12 @@ def bootstrap(
         only=only,
     )
     with _errors_as_messages():
-        bootstrap_stream(load_manifest(manifest), make_request(**request), options, Console())
+        bootstrap_stream(load_manifest(manifest), make_request(**request), options, report)
 
 
 @main.command("index-filters")
 @_MANIFEST
+@report_options
 @_BOOTSTRAP_SERVERS
 @_EMBEDDED
 @_STATE_DIR
@@ -181,6 +185,7 @@ def index_filters_command(
     embedded: bool,
     state_dir: Path | None,
     kafka_properties: Path | None,
+    report: Report,
 ) -> None:
     """Write the filters that are missing for the output topic.
 
@@ -195,7 +200,7 @@ def index_filters_command(
         kafka_properties=kafka_properties,
     )
     with _errors_as_messages():
-        index_filters(load_manifest(manifest), options, Console())
+        index_filters(load_manifest(manifest), options, report)
 
 
 main.add_command(size_command)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from dedupe_crds.base import Model
 from dedupe_crds.command_line import add_help_and_version
 from dedupe_crds.errors import explain
+from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.decide.allow_list import AllowList
@@ -132,7 +133,8 @@ def main(  # noqa: PLR0917 (click passes each option by name)
 ) -> None:
     """Reconcile DedupeStreams until SIGTERM.
 
-    Of several replicas, one is the leader and acts; the others are stand-bys.
+    Of several replicas, one is the leader and acts; the others are stand-bys. Exit codes: 0 stopped; 2 an option is
+    wrong; 3 the cluster cannot be used, or the Lease is lost.
     """
     _configure_logging(log_level, log_format)
     host, _, port = address.rpartition(":")
@@ -167,7 +169,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         run_operator(config)
     except KubernetesError as error:
         logging.getLogger(__name__).error("%s: %s", error.reason, error)  # its message is enough
-        sys.exit(1)
+        sys.exit(ExitStatus.FAILED)
 
 
 def _configure_logging(level: str, form: str) -> None:

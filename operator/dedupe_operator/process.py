@@ -12,6 +12,7 @@ from typing import Final
 
 import kopf
 
+from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.openapi import PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_operator import health
@@ -34,7 +35,6 @@ from dedupe_operator.worker_client import WorkerClient
 
 _THREADS: Final = 8
 _POLL_SECONDS: Final = 0.5
-_LOST_EXIT_CODE: Final = 1
 
 log = logging.getLogger(__name__)
 
@@ -116,4 +116,4 @@ def _check_installed(api: KubernetesApi) -> None:
 
 def _end() -> None:
     log.error("the Lease is lost: another operator may be the leader; this process exits")
-    os._exit(_LOST_EXIT_CODE)
+    os._exit(ExitStatus.FAILED)

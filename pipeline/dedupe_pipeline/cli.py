@@ -16,7 +16,9 @@ from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_audit import audit_command
+from dedupe_pipeline.cli_land import land_command
 from dedupe_pipeline.cli_options import (
+    AGAIN,
     DIRECTORY,
     FILE,
     Common,
@@ -24,20 +26,14 @@ from dedupe_pipeline.cli_options import (
     errors_reported,
     resolve_target,
 )
-from dedupe_pipeline.cli_table import (
-    check_only_for_files,
-    table_options,
-    table_target,
-    warehouse_option,
-)
+from dedupe_pipeline.cli_package import package_command
+from dedupe_pipeline.cli_table import warehouse_option
+from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
-from dedupe_pipeline.jobs.land.job import land
-from dedupe_pipeline.jobs.land.table_job import TableOptions, land_table
 from dedupe_pipeline.jobs.streaming import describe_left
-from dedupe_pipeline.package import EXECUTOR_PACKAGES, build
-
-_AGAIN = "the same command continues there"
+from dedupe_pipeline.progress.streaming_job import StreamingJob, metrics_options
+from dedupe_pipeline.report.report import Report, report_options
 
 
 @click.group(cls=Commands)
@@ -50,87 +46,9 @@ def main() -> None:
     """
 
 
-@main.command("land")
-@common_options
-@table_options
-@click.option(
-    "--output",
-    type=DIRECTORY,
-    help="Directory for the Parquet files, in date=…/ subdirectories.",
-)
-@click.option(
-    "--checkpoint",
-    type=DIRECTORY,
-    help="Directory for the progress of the job; on the same file system. [OUTPUT.checkpoint]",
-)
-@click.option(
-    "--every",
-    type=DurationType(),
-    help="Keep running and land new records at this interval, such as 30s.",
-)
-@click.option(
-    "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
-)
-@click.option(
-    "--json-schema",
-    metavar="DDL",
-    help='Land the parsed value as well: "id STRING, n INT". The text of others is in _corrupt.',
-)
-def land_command(
-    *,
-    table_format: str,
-    table: str | None,
-    warehouse: str | None,
-    partition_by: tuple[str, ...],
-    compact_every: int | None,
-    output: Path | None,
-    checkpoint: Path | None,
-    every: timedelta | None,
-    max_offsets_per_trigger: int,
-    json_schema: str | None,
-    **common: Unpack[Common],
-) -> None:
-    """Land the output topic by date, each record exactly once.
-
-    As Parquet files on a file system that can rename, or in a table of Iceberg or Delta Lake.
-    """
-    with errors_reported(), StopSignals() as signals:
-        destination = table_target(table_format, table, warehouse)
-        options = TableOptions(
-            json_schema=json_schema, partition_by=partition_by, compact_every=compact_every
-        )
-        check_only_for_files(destination, options, output, checkpoint)
-        target = resolve_target(**common)
-        topics = [target.stream.spec.output.topic]
-        with target.spark("land", topics, signals, destination) as spark:
-            land_there = (
-                partial(land_table, spark, target.stream, destination, options)
-                if destination
-                else partial(
-                    land,
-                    spark,
-                    target.stream,
-                    (output or Path()).absolute(),
-                    checkpoint=checkpoint and checkpoint.absolute(),
-                    json_schema=json_schema,
-                )
-            )
-            landed = land_there(
-                bootstrap_servers=target.connection.bootstrap_servers,
-                kafka_options=target.connection.properties,
-                every=every,
-                max_offsets_per_trigger=max_offsets_per_trigger,
-                stop=signals.stop,
-            )
-        done = f"{landed.records:,} records in {landed.batches} batches in {table or output}"
-        if landed.left and every is None:
-            signals.interrupt(f"after {done}; {describe_left(landed.left)}; {_AGAIN}")
-    unread = f"; values that are not of --json-schema: {landed.corrupt:,}" if json_schema else ""
-    click.echo(f"landed {done}{unread}")
-
-
 @main.command("aggregate")
 @common_options
+@report_options
 @click.argument("job_file", metavar="JOB", type=FILE)
 @click.option(
     "--postgres-url",
@@ -150,6 +68,7 @@ def land_command(
 @click.option(
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
+@metrics_options
 @click.option(
     "--skip-deleted",
     is_flag=True,
@@ -163,6 +82,9 @@ def aggregate_command(
     every: timedelta | None,
     max_offsets_per_trigger: int,
     skip_deleted: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    report: Report,
     **common: Unpack[Common],
 ) -> None:
     """Count and sum the output topic in windows, into a PostgreSQL table.
@@ -172,14 +94,19 @@ def aggregate_command(
     """
     with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
-        job = load_job(job_file)
+        definition = load_job(job_file)
         properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
-        with target.spark("aggregate", [target.stream.spec.output.topic], signals) as spark:
+        job = StreamingJob("aggregate", target.stream, definition.table, every=every, report=report)
+        metrics = job.serve(metrics_host, metrics_port)
+        with (
+            target.spark("aggregate", [target.stream.spec.output.topic], signals, report) as spark,
+            job.watched(spark, metrics) as on_written,
+        ):
             added = aggregate(
                 spark,
                 target.stream,
-                job,
+                definition,
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
@@ -187,18 +114,25 @@ def aggregate_command(
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
                 stop=signals.stop,
+                on_written=on_written,
             )
-        done = f"{added.records:,} records in {added.batches} batches to {job.table}"
+        done = f"{added.records:,} records in {added.batches} batches to {definition.table}"
         if added.left and every is None:
-            signals.interrupt(f"after {done}; {describe_left(added.left)}; {_AGAIN}")
-    click.echo(
+            signals.interrupt(f"after {done}; {describe_left(added.left)}; {AGAIN}")
+    report.result(
         f"added {done}; "
-        f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}"
+        f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}",
+        records=added.records,
+        batches=added.batches,
+        late=added.late,
+        filtered=added.filtered,
+        unusable=added.unusable,
     )
 
 
 @main.command("bootstrap")
 @common_options
+@report_options
 @click.option(
     "--from",
     "source",
@@ -234,6 +168,7 @@ def bootstrap_command(
     partition_column: str,
     partition_by: str | None,
     before: datetime | None,
+    report: Report,
     **common: Unpack[Common],
 ) -> None:
     """Write ids delivered in the past to files for `dedupe bootstrap`.
@@ -253,13 +188,9 @@ def bootstrap_command(
         target = resolve_target(**common)
         spec = target.stream.spec
         topics = [] if spec.repartition is not None else [spec.worker_input]
-        with (
-            target.spark("bootstrap", topics, signals, past.table) as spark,
-            signals.interrupting(
-                lambda: f"before all ids were written; remove {output} and start again"
-            ),
-        ):
-            done = bootstrap(
+        with target.spark("bootstrap", topics, signals, report, table=past.table) as spark:
+            work = partial(
+                bootstrap,
                 spark,
                 target.stream,
                 past,
@@ -267,34 +198,24 @@ def bootstrap_command(
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
             )
-    click.echo(
+            progress = f"before all ids were written; remove {output} and start again"
+            done = interruptible(work, spark, signals, progress)
+    report.result(
         f"{done.ids:,} ids of {done.records:,} records in {output}; "
-        f"without an id: {done.without_id:,}, older than the window or not before --before: {done.out_of_time:,}"
+        f"without an id: {done.without_id:,}, older than the window or not before --before: {done.out_of_time:,}",
+        ids=done.ids,
+        records=done.records,
+        without_id=done.without_id,
+        out_of_time=done.out_of_time,
     )
     if done.scattered and spec.repartition is None:
-        click.echo(
-            f"warning: {done.scattered:,} ids are in several partitions, so copies of an id do not meet in one worker, "
-            "and pass. Create the stream with spec.repartition, or let producers send equal ids to one partition.",
-            err=True,
+        report.warn(
+            f"{done.scattered:,} ids are in several partitions, so copies of an id do not meet in one worker, and "
+            "pass. Create the stream with spec.repartition, or let producers send equal ids to one partition."
         )
 
 
-@main.command("package")
-@click.option(
-    "--output", type=FILE, required=True, help="The archive to write, such as dedupestream.zip."
-)
-def package_command(*, output: Path) -> None:
-    """Build the archive that Spark's executors need, for --py-files.
-
-    On a cluster, executors import this project's packages from it.
-    """
-    with errors_reported():
-        build(output)
-    click.echo(
-        f"{output}: pass it to spark-submit as --py-files, or as --conf spark.submit.pyFiles={output}"
-    )
-    click.echo(f"The executors' Python needs {', '.join(EXECUTOR_PACKAGES)}")
-
-
+main.add_command(land_command)
 main.add_command(audit_command)
+main.add_command(package_command)
 add_help_and_version(main)

@@ -2,6 +2,7 @@
 
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -21,9 +22,11 @@ from dedupe_pipeline.cli_options import (
     resolve_target,
 )
 from dedupe_pipeline.cli_table import landed_table, warehouse_option
+from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.audit import Outcome, audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
+from dedupe_pipeline.report.report import Report, report_options
 
 _STATUS = {
     Outcome.CLEAN: ExitStatus.OK,
@@ -34,6 +37,7 @@ _STATUS = {
 
 @click.command("audit")
 @common_options
+@report_options
 @click.option("--html", type=FILE, help="Write an HTML report with plots to this file.")
 @click.option("--json", "json_file", type=FILE, help="Write the full result as JSON to this file.")
 @click.option(
@@ -94,6 +98,7 @@ def audit_command(
     landed: str | None,
     warehouse: str | None,
     forgotten: Path | None,
+    report: Report,
     **common: Unpack[Common],
 ) -> None:
     """Compare the output with the input topics; exit with code 1 for any defect.
@@ -107,11 +112,9 @@ def audit_command(
         target = resolve_target(namespace, **common)
         stream = target.stream
         topics = [*stream.spec.input.names, stream.spec.output.topic]
-        with (
-            target.spark("audit", topics, signals, table) as spark,
-            signals.interrupting(lambda: "before the audit was done: nothing was judged"),
-        ):
-            result = audit(
+        with target.spark("audit", topics, signals, report, table=table) as spark:
+            work = partial(
+                audit,
                 spark,
                 stream,
                 bootstrap_servers=target.connection.bootstrap_servers,
@@ -121,6 +124,10 @@ def audit_command(
                 told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
                 landed=table,
             )
+            progress = "before the audit was done: nothing was judged"
+            result = interruptible(work, spark, signals, progress)
+        total = result.total
+        report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
         print_result(result, Console())
         if html:
             html.write_text(html_page(result), encoding="utf-8")

@@ -25,10 +25,13 @@ from dedupe_kafka.reachable import check_reachable
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
+from dedupe_pipeline.progress.stages import stages_reported
+from dedupe_pipeline.report.report import Report, Step
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import session_for
 from dedupe_pipeline.table_target import TableTarget
 
+AGAIN = "the same command continues there"
 _ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
 FILE = LocalPath(dir_okay=False)
 DIRECTORY = LocalPath(file_okay=False)
@@ -51,6 +54,8 @@ class Target:
         job: str,
         topics: list[str],
         signals: StopSignals,
+        report: Report,
+        *,
         table: TableTarget | None = None,
     ) -> Iterator[SparkSession]:
         """Start a session for a job, and its table, after a check that its topics exist."""
@@ -58,6 +63,7 @@ class Target:
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.shown}"
+        report.step(Step(action="starting Spark"))
         try:
             session = session_for(name, table, master=self.master, properties=self.spark_properties)
         except (PySparkException, Py4JError) as error:
@@ -66,7 +72,8 @@ class Target:
             ) from error
         signals.install()  # Spark has replaced the handler of SIGINT
         try:
-            yield session
+            with stages_reported(session, job, report):
+                yield session
         finally:
             session.stop()
 

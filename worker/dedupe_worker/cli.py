@@ -46,18 +46,24 @@ _KAFKA_PROPERTIES = click.option(
 )
 
 
+_HELP: Final = ("-h", "--help")
+
+
 class _Commands(click.Group):
-    """Run a partition, unless the first argument is the name of another command."""
+    """Run a partition, unless the first argument is another command or asks for help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or args[0] not in self.commands:
+        if not args or args[0] not in (*self.commands, *_HELP):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
 
 @click.group(cls=_Commands)
 def main() -> None:
-    """Deduplicate one partition of a stream, or bootstrap its store."""
+    """Deduplicate one partition of a stream, or bootstrap its store.
+
+    Without the name of a command, the options are those of `run`.
+    """
 
 
 @main.command(context_settings=_SETTINGS)

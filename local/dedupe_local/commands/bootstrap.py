@@ -3,11 +3,8 @@
 The work is the worker's `bootstrap`. Invariant: it holds the lock of the state directory while stores are written.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-
-from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.stop_signals import StopSignals
@@ -15,11 +12,11 @@ from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.errors import Refused
-from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.state_dir import StateDir
-from dedupe_worker.bootstrap.job import OnProgress
-from dedupe_worker.bootstrap.progress import Reached, Step, describe
+from dedupe_pipeline.report.report import Report, Step
+from dedupe_worker.bootstrap.progress import Reached, describe
+from dedupe_worker.bootstrap.progress import Step as BootstrapStep
 from dedupe_worker.bootstrap.request import Request, bootstrap
 from dedupe_worker.store.state_dir import StateDirectory
 
@@ -35,7 +32,7 @@ class BootstrapOptions(KafkaOptions):
 
 
 def bootstrap_stream(
-    stream: DedupeStream, request: Request, options: BootstrapOptions, console: Console
+    stream: DedupeStream, request: Request, options: BootstrapOptions, report: Report
 ) -> None:
     """Fill the stores in the state directory, and print a summary.
 
@@ -59,31 +56,16 @@ def bootstrap_stream(
                 f"{topics.partitions} partitions, numbered from 0."
             )
         numbers = options.only or range(topics.partitions)
-        show = running.enter_context(_bar(console))
         summary = bootstrap(
             stream,
             properties,
             request,
             {number: StateDirectory(state.partition(number)) for number in numbers},
             work=state.root / "bootstrap",
-            on_progress=reached.then(show),
+            on_progress=reached.then(lambda step: _show(step, report)),
         )
-    for line in describe(summary):
-        print_line(console, line)
+    report.result("\n".join(describe(summary)))
 
 
-@contextmanager
-def _bar(console: Console) -> Iterator[OnProgress]:
-    """Show the progress of each step, on a terminal only."""
-    with progress_bar(console) as progress:
-        task = progress.add_task("starting", total=None)
-        action = ""
-
-        def show(step: Step) -> None:
-            nonlocal action
-            if step.action != action:
-                progress.reset(task, description=step.action)
-                action = step.action
-            progress.update(task, completed=step.done, total=step.total)
-
-        yield show
+def _show(step: BootstrapStep, report: Report) -> None:
+    report.step(Step(action=step.action, done=step.done, total=step.total))

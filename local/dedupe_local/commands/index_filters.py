@@ -6,23 +6,21 @@ The work is `dedupe_filters.backfill`. With filters, readers can skip parts of t
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from rich.console import Console
-
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.stop_signals import StopSignals
-from dedupe_filters.backfill import OnProgress, backfill_topic
+from dedupe_filters.backfill import backfill_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import check_metadata, filters_topic, metadata_config
 from dedupe_local.errors import Refused
-from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.state_dir import StateDir
+from dedupe_pipeline.report.report import Report, Step
 
 
-def index_filters(stream: DedupeStream, options: KafkaOptions, console: Console) -> None:
+def index_filters(stream: DedupeStream, options: KafkaOptions, report: Report) -> None:
     """Write the filters that the stream's output topic lacks, and print a summary.
 
     Raises:
@@ -38,11 +36,10 @@ def index_filters(stream: DedupeStream, options: KafkaOptions, console: Console)
     source = FilterSource.of(wanted)
     topic = stream.spec.output.topic
     properties = read_properties(options.kafka_properties)
-    progress = _Progress(topic)
+    progress = _Progress(topic, source, report)
     with StopSignals() as signals, ExitStack() as running, signals.interrupting(progress.describe):
         servers = running.enter_context(_servers(stream, options))
         ensure_filters(Cluster(servers, properties), topic)
-        progress.show = running.enter_context(_bar(console, f"{topic} by {source}"))
         done = backfill_topic(
             servers,
             topic,
@@ -56,7 +53,7 @@ def index_filters(stream: DedupeStream, options: KafkaOptions, console: Console)
         if done.filters
         else f"All records of {topic} already have filters."
     )
-    print_line(console, line)
+    report.result(line, filters=done.filters, records=done.records)
 
 
 @contextmanager
@@ -96,17 +93,19 @@ def ensure_filters(cluster: Cluster, output_name: str) -> None:
 
 
 class _Progress:
-    """Notes how far the work is, and shows it."""
+    """Notes how far the work is, and reports it."""
 
-    def __init__(self, topic: str) -> None:
-        self.show: OnProgress = lambda _done, _total: None
+    def __init__(self, topic: str, source: FilterSource, report: Report) -> None:
         self._topic = topic
+        self._action = f"{topic} by {source}"
+        self._report = report
         self._done = self._total = 0
 
     def __call__(self, done: int, total: int) -> None:
         """Note that `done` of `total` offsets are done."""
         self._done, self._total = done, total
-        self.show(done, total)
+        details = f"{done:,} of {total:,} offsets"
+        self._report.step(Step(action=self._action, done=done, total=total, details=details))
 
     def describe(self) -> str:
         """Return how far the work is when a signal ends it."""
@@ -114,11 +113,3 @@ class _Progress:
             f"after {self._done:,} of {self._total:,} offsets of {self._topic} without filters; the filters that were "
             "written stay: the same command continues after them"
         )
-
-
-@contextmanager
-def _bar(console: Console, title: str) -> Iterator[OnProgress]:
-    """Show the progress, on a terminal only."""
-    with progress_bar(console) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

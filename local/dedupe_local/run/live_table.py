@@ -1,4 +1,4 @@
-"""Output of the commands: a live table or plain lines, and a progress bar.
+"""Output of `dedupe run`: a live table or plain lines.
 
 A terminal gets the live table, any other output plain lines. The rows come from `table_rows`.
 """
@@ -11,7 +11,6 @@ from typing import Protocol
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from dedupe_crds.formatting import count, duration, share
@@ -155,22 +154,6 @@ def router_table(rows: Sequence[RouterRow]) -> Table:
             escape(each.details),
         )
     return built
-
-
-def progress_bar(console: Console) -> Progress:
-    """Return a bar with the share done and the time left.
-
-    It shows on a terminal only, and disappears at the end.
-    """
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def print_line(console: Console, line: str) -> None:

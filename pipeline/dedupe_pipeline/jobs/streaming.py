@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,6 +20,13 @@ _SHOWN_PARTITIONS = 8
 
 Left = Mapping[int, OffsetRange]
 """By partition, the offsets that a stopped run has left of those present at its start."""
+
+OnWritten = Callable[[int, int], None]
+"""Called with a batch's number and the rows that it has written, each time that it is written."""
+
+
+def ignore_written(_batch: int, _rows: int) -> None:
+    """Do nothing with the rows of a batch."""
 
 
 def with_trigger(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:

@@ -1,5 +1,6 @@
 """A job that a signal ends before it is done says how far it came, and does not end with 0."""
 
+import os
 import re
 import signal
 import subprocess
@@ -7,13 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from dedupe_crds.manifest import load_manifest
+from dedupe_crds.stop_signals import Interrupted, StopSignals
+from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.land.job import land
 from tests.support.fixtures import CreateStream
 from tests.support.processes.process_group import process_group
@@ -95,6 +98,36 @@ def test_a_stop_that_comes_when_all_is_landed_leaves_nothing(
 
     assert sum(left.end - left.low for left in before.left.values()) >= 100
     assert after.left == {}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_work_that_is_stopped_leaves_a_session_that_answers(
+    spark: SparkSession, number: signal.Signals, code: int
+) -> None:
+    tracker = spark.sparkContext.statusTracker()
+
+    def stop_it() -> None:
+        wait_for(tracker.getActiveJobsIds, "the work runs")
+        os.kill(os.getpid(), number)
+
+    def work() -> list[Row]:
+        return spark.range(10**13).selectExpr("sum(id % 7)").collect()
+
+    with StopSignals() as signals:
+        Thread(target=stop_it).start()
+        with pytest.raises(Interrupted, match="before it ended") as ended:
+            interruptible(work, spark, signals, "before it ended")
+
+    assert ended.value.exit_code == code
+    wait_for(lambda: not tracker.getActiveJobsIds(), "the work is cancelled")
+    assert spark.range(10).count() == 10
+
+
+def test_work_that_ends_or_fails_does_so_as_without_a_thread(spark: SparkSession) -> None:
+    with StopSignals() as signals:
+        assert interruptible(lambda: 3, spark, signals, "before it ended") == 3
+        with pytest.raises(ZeroDivisionError):
+            interruptible(lambda: 1 // 0, spark, signals, "before it ended")
 
 
 @pytest.mark.timeout(600)  # a Spark session

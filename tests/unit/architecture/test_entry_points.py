@@ -50,6 +50,14 @@ def test_every_command_has_short_help_and_a_version(script: str, path: list[str]
     assert said("--version") == f"{script}, version {version('dedupestream')}\n"
 
 
+def test_help_of_a_group_names_each_of_its_commands() -> None:
+    for script in SCRIPTS:
+        command = command_of(script)
+        if isinstance(command, click.Group):
+            shown = CliRunner().invoke(command, ["-h"]).output.partition("Commands:")[2]
+            assert set(command.commands) <= set(shown.split()), script
+
+
 def test_all_commands_are_found() -> None:
     assert len({script for script, _ in PATHS}) == len(SCRIPTS) >= 6
     assert ("dedupe", ["size"]) in PATHS

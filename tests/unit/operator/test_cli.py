@@ -1,7 +1,10 @@
 """The operator's command line."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -64,3 +67,18 @@ def test_a_default_of_pods_that_is_no_json_is_refused(started: list[OperatorConf
     assert answer.exit_code == 2
     assert "'--worker-pod': is not JSON" in answer.output
     assert not started
+
+
+def test_a_cluster_that_cannot_be_used_is_a_failure_and_not_a_finding(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("dedupe-operator"), *REQUIRED],
+        env={"KUBECONFIG": str(tmp_path / "absent"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "NoCredentials: no access to a cluster" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -50,7 +50,9 @@ from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.jobs.streaming import (
     Left,
+    OnWritten,
     current_topic_id,
+    ignore_written,
     left_before,
     planned_ends,
     run_until,
@@ -92,6 +94,7 @@ def aggregate(
     patience: timedelta = timedelta(minutes=2),
     lock_patience: timedelta = timedelta(seconds=30),
     stop: threading.Event | None = None,
+    on_written: OnWritten = ignore_written,
 ) -> AggregateResult:
     """Add the output topic's present records; with `every`, run until `stop` is set.
 
@@ -124,6 +127,7 @@ def aggregate(
         run = AggregateRun(
             job, shape, database, progress, checkpoint=Path(checkpoint), check_topic=check_topic
         )
+        run.on_written = on_written
         records = read_clean_stream(
             spark,
             stream,
@@ -157,6 +161,7 @@ class AggregateRun:
         check_topic: Callable[[], None],
     ) -> None:
         self.failure: Exception | None = None
+        self.on_written: OnWritten = ignore_written
         self._job = job
         self._shape = shape
         self._database = database
@@ -178,18 +183,21 @@ class AggregateRun:
     def add_batch(self, records: DataFrame, batch: int) -> None:
         """Add one batch; Spark repeats the call with the same offsets until it succeeds."""
         try:
-            self.add(records, planned_ends(self._checkpoint, batch))
+            rows = self.add(records, planned_ends(self._checkpoint, batch))
         except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
             # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
             # a long text, such as its own errors. So raise a short text.
             self.failure = error
             raise PipelineError(f"batch {batch} failed") from None
+        self.on_written(batch, rows)
 
-    def add(self, records: DataFrame, ends: Mapping[int, int]) -> None:
+    def add(self, records: DataFrame, ends: Mapping[int, int]) -> int:
         """Add those of `records`, which end before `ends`, that are not added yet.
 
-        They are added in parts, each in a separate transaction, if Spark's driver refuses the rows of all.
+        They are added in parts, each in a separate transaction, if Spark's driver refuses the rows of all. Return the
+        number of rows that were added.
         """
+        added = 0
         while True:
             part = first_part(self._progress, ends, self._most_offsets)
             schema = self._shape.schema
@@ -206,8 +214,9 @@ class AggregateRun:
                 self._progress = moved.progress
             else:
                 self._count(found)
+                added += len(found)
                 if part == ends:
-                    return
+                    return added
 
     def result(self, ends: Mapping[int, int]) -> AggregateResult:
         """Return the sums over all batches, and what is not counted before `ends`."""

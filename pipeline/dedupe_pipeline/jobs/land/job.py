@@ -32,6 +32,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no ann
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import StreamError
@@ -52,8 +53,10 @@ from dedupe_pipeline.jobs.land.parquet_sink import (
 )
 from dedupe_pipeline.jobs.streaming import (
     Left,
+    OnWritten,
     committed_ends,
     current_topic_id,
+    ignore_written,
     left_before,
     run_until,
     with_trigger,
@@ -90,6 +93,7 @@ def land(
     json_schema: str | None = None,
     patience: timedelta = timedelta(minutes=2),
     stop: threading.Event | None = None,
+    on_written: OnWritten = ignore_written,
 ) -> LandResult:
     """Land the output topic's present records; with `every`, run until `stop` is set.
 
@@ -119,6 +123,7 @@ def land(
             json_schema=json_schema,
             topic_id=partial(current_topic_id, cluster, topic, patience=patience, stop=stop),
         )
+        landing.on_written = on_written
         records = read_clean_stream(
             spark,
             stream,
@@ -126,13 +131,8 @@ def land(
             kafka_options=kafka_options,
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
-        writer = (
-            records.writeStream.queryName(f"land-{topic}")
-            .option("checkpointLocation", str(landing.checkpoint))
-            .foreachBatch(landing.land_batch)
-        )
         with _translate_errors(landing):
-            run_until(with_trigger(writer, every), stop)
+            run_until(with_trigger(landing.writer(records), every), stop)
         left = left_before(present.ends, present.lows | committed_ends(landing.checkpoint))
         return LandResult(
             batches=landing.batches, records=landing.records, corrupt=landing.corrupt, left=left
@@ -151,6 +151,7 @@ class _Landing:
         topic_id: Callable[[], str],
         json_schema: str | None,
     ) -> None:
+        self.on_written: OnWritten = ignore_written
         self.checkpoint = work / "spark"
         self.topic = topic.topic
         self._known_id = topic.id
@@ -164,6 +165,14 @@ class _Landing:
         # A new name for each run: the late writes of a killed process go to an unused directory.
         shutil.rmtree(work / "staging", ignore_errors=True)
         self._staging = work / "staging" / uuid.uuid4().hex
+
+    def writer(self, records: DataFrame) -> DataStreamWriter:
+        """Return the query that lands every batch of the streamed `records`."""
+        return (
+            records.writeStream.queryName(f"land-{self.topic}")
+            .option("checkpointLocation", str(self.checkpoint))
+            .foreachBatch(self.land_batch)
+        )
 
     def land_batch(self, records: DataFrame, batch: int) -> None:
         """Land one batch; Spark repeats the call with the same offsets until it succeeds."""
@@ -190,6 +199,7 @@ class _Landing:
         self.batches += 1
         self.records += counted.get["records"]
         self.corrupt += counted.get["corrupt"]
+        self.on_written(batch, counted.get["records"])
 
     def _check_topic(self) -> None:
         found = self._topic_id()

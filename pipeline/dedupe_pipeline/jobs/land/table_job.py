@@ -39,7 +39,9 @@ from dedupe_pipeline.jobs.land.landed_offsets import LandedOffsets
 from dedupe_pipeline.jobs.land.open_table import open_table
 from dedupe_pipeline.jobs.land.table import LandingTable
 from dedupe_pipeline.jobs.streaming import (
+    OnWritten,
     current_topic_id,
+    ignore_written,
     left_before,
     planned_ends,
     run_until,
@@ -52,7 +54,7 @@ _FILE_BYTES = "128m"
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TableOptions:
     """The shape of the rows and the upkeep of the table.
 
@@ -77,6 +79,7 @@ def land_table(
     max_offsets_per_trigger: int = 500_000,
     patience: timedelta = timedelta(minutes=2),
     stop: threading.Event | None = None,
+    on_written: OnWritten = ignore_written,
 ) -> LandResult:
     """Land the output topic's present records in a table.
 
@@ -96,6 +99,7 @@ def land_table(
     with tempfile.TemporaryDirectory(prefix="dedupe-land-") as checkpoint:
         topic_id = partial(current_topic_id, cluster, topic, patience=patience, stop=stop)
         run = _TableRun(target, options or TableOptions(), Path(checkpoint), present, topic_id)
+        run.on_written = on_written
         with _translate_errors(run):
             starts = run.prepare(spark)
             records = read_clean_stream(
@@ -132,6 +136,7 @@ class _TableRun:
         self.topic = present.topic
         self.target = target
         self.failure: Exception | None = None
+        self.on_written: OnWritten = ignore_written
         self._options = options
         self._checkpoint = checkpoint
         self._present = present
@@ -181,6 +186,7 @@ class _TableRun:
         self._batches += 1
         self._records += counted.get["records"]
         self._corrupt += counted.get["corrupt"]
+        self.on_written(batch, counted.get["records"])
         if self._options.compact_every and self._batches % self._options.compact_every == 0:
             self._table.compact()
 

@@ -1,0 +1,1 @@
+"""Progress of Spark jobs, for people and for Prometheus."""

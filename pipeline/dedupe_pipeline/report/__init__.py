@@ -1,0 +1,1 @@
+"""Progress and log of a command, on stderr: a bar, lines or JSON."""

@@ -27,6 +27,7 @@ from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
+from dedupe_pipeline.timestamp_overflow import overflow_named
 
 _ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
 FILE = LocalPath(dir_okay=False)
@@ -60,6 +61,10 @@ class Target:
         signals.install()  # Spark has replaced the handler of SIGINT
         try:
             yield session
+        except (PipelineError, PySparkException, Py4JError) as error:
+            if named := overflow_named(error, self.connection, topics):
+                raise PipelineError(named) from error
+            raise
         finally:
             session.stop()
 

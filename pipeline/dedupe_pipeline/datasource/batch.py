@@ -64,7 +64,7 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take the values of = and IN; return all filters, so that Spark checks them too."""
-        column = (self._options.filter_column,)
+        column = (self._options.added.value,)
         for condition in filters:
             if not isinstance(condition, EqualTo | In) or tuple(condition.attribute) != column:
                 continue

@@ -12,6 +12,7 @@ import click
 
 from benchmarks.cases.ageing import measure_ageing
 from benchmarks.cases.aggregate import measure_aggregate
+from benchmarks.cases.chunks import measure_chunks
 from benchmarks.cases.cores import measure_cores
 from benchmarks.cases.extras import measure_extras
 from benchmarks.cases.filters import measure_filters
@@ -36,6 +37,7 @@ from benchmarks.reporting.command import (
     update_pages,
 )
 from benchmarks.reporting.render import (
+    CHUNKS,
     GROWTH,
     PARTS,
     PIPELINE,
@@ -174,6 +176,17 @@ def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
     sizes = Sizes(messages, rounds, 0)
     _run((case.sized(sizes) for case in _PIPELINE.values()), output)
     update_pages([PIPELINE], output, page)
+
+
+@main.command()
+@messages_option
+@rounds_option
+@output_option
+@page_option
+def many_chunks(messages: int, rounds: int, output: Path, page: Path) -> None:
+    """Measure Spark's data source over 10,000 chunks; updates docs/performance.md."""
+    _run([partial(measure_chunks, messages=messages, rounds=rounds)], output)
+    update_pages([CHUNKS], output, page)
 
 
 @main.command()

@@ -43,7 +43,7 @@ PUBLISHED: Final = (
 )  # values, bytes, rate: RabbitMQ
 GAPS: Final = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 
-_HEADER: Final = "carrier"
+HEADER: Final = "carrier"
 _WANTED: Final = b"value-3"
 _SAMPLES: Final = 4_000  # filters of each kind
 _ASKED: Final = 50  # values, of each filter
@@ -132,7 +132,7 @@ def measure_filters(
         report(f"reading chunks of {chunk:,}")
         sizes.append(_skipping(testbed.bootstrap_servers, topic, messages, chunk, rounds))
         if chunk == CHUNKS[1]:
-            wanted = Wanted(_HEADER, _WANTED, messages, _matching(messages, chunk))
+            wanted = Wanted(HEADER, _WANTED, messages, _matching(messages, chunk))
             spark_runs = spark_reads(testbed.bootstrap_servers, topic, wanted, rounds, report)
         testbed.delete_topics(topic, filters_topic(topic))
     report("reading across gaps")
@@ -160,14 +160,15 @@ def _rate(values: int, size_bytes: int, published: float) -> Rate:
 
 def _fill(testbed: Testbed, messages: int, chunk: int) -> str:
     """Write a topic: chunk number n has records with the value number n modulo VALUES."""
-    topic = _create(testbed)
-    with _writer(testbed.bootstrap_servers, topic) as write:
+    topic = create_filtered(testbed)
+    with chunk_writer(testbed.bootstrap_servers, topic) as write:
         for number, start in enumerate(range(0, messages, chunk)):
             write(start, min(chunk, messages - start), b"value-%d" % (number % VALUES))
     return topic
 
 
-def _create(testbed: Testbed) -> str:
+def create_filtered(testbed: Testbed) -> str:
+    """Create a topic and that of its filters."""
     topic = testbed.create_topic("filters")
     cluster = Cluster(testbed.bootstrap_servers)
     cluster.create(filters_topic(topic), 1, 1, {"retention.ms": "-1"})
@@ -176,12 +177,12 @@ def _create(testbed: Testbed) -> str:
 
 
 @contextmanager
-def _writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes], None]]:
+def chunk_writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes], None]]:
     """Provide a function that writes a chunk.
 
     Its arguments are the number of the first record, the number of records, and their value.
     """
-    collector = FilterBuilder(FilterSource.header(_HEADER), 16, Cluster(servers).offsets(topic).id)
+    collector = FilterBuilder(FilterSource.header(HEADER), 16, Cluster(servers).offsets(topic).id)
     producer = Producer(
         {
             **client(servers),
@@ -195,7 +196,7 @@ def _writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes], No
 
     def write(first: int, count: int, value: bytes) -> None:
         offsets: list[int] = []
-        headers: list[tuple[str, str | bytes | None]] = [(_HEADER, value)]
+        headers: list[tuple[str, str | bytes | None]] = [(HEADER, value)]
 
         def heard(_: object, message: Message) -> None:
             offsets.append(message.offset() or 0)
@@ -243,13 +244,13 @@ def _matching(messages: int, chunk: int) -> int:
 def _read(
     servers: str, topic: str, wanted: int, *, skip: bool, gap_offsets: int = GAP_OFFSETS
 ) -> Read:
-    value_of_record = FilterSource.header(_HEADER).extractor()
+    value_of_record = FilterSource.header(HEADER).extractor()
     began = time.perf_counter()
     with FilteredReader(
         servers,
         topic,
         values=[_WANTED] if skip else None,
-        header=_HEADER,
+        header=HEADER,
         gap_offsets=gap_offsets,
     ) as reader:
         found = sum(
@@ -265,8 +266,8 @@ def _read(
 
 def _gap(testbed: Testbed, offsets: int, rounds: int) -> Gap:
     """Read spans with gaps between them, both ways."""
-    topic = _create(testbed)
-    with _writer(testbed.bootstrap_servers, topic) as write:
+    topic = create_filtered(testbed)
+    with chunk_writer(testbed.bootstrap_servers, topic) as write:
         for number in range(_GAP_SPANS):
             write(number * 10_000, _GAP_RECORDS, _WANTED)
             write(number * 10_000 + 5_000, offsets, b"other")

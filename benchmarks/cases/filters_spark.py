@@ -4,8 +4,8 @@ These are Spark's own Kafka source and the data source of this project.
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 import psutil
@@ -45,22 +45,43 @@ def spark_reads(
     servers: str, topic: str, wanted: Wanted, rounds: int, report: Callable[[str], None]
 ) -> list[SparkRead]:
     """Each read once to warm up, then in turns."""
+    with spark_of_benchmark() as spark:
+        frames = _frames(spark, servers, topic, wanted)
+        records = {
+            what: wanted.all_records if what in {OURS, THEIRS} else wanted.records
+            for what in frames
+        }
+        return reads_in_turns(frames, records, rounds, report)
+
+
+@contextmanager
+def spark_of_benchmark() -> Iterator[SparkSession]:
+    """Provide a session, which ends."""
     spark = spark_session("filters", master=f"local[{_CORES}]")
-    frames = _frames(spark, servers, topic, wanted)
     try:
-        runs = []
-        for turn in range(rounds + 1):
-            for what, frame in frames.items():
-                report(f"Spark: {what}")
-                run = _spark_read(what, frame)
-                if turn:
-                    runs.append(run)
+        yield spark
     finally:
         spark.stop()
-    for run in runs:
-        records = wanted.all_records if run.what in {OURS, THEIRS} else wanted.records
-        if run.records != records:
-            raise BenchmarkFailed(f"Spark, {run.what}: {run.records} records, and not {records}")
+
+
+def reads_in_turns(
+    frames: Mapping[str, DataFrame],
+    records: Mapping[str, int],
+    rounds: int,
+    report: Callable[[str], None],
+) -> list[SparkRead]:
+    """Each read once to warm up, then in turns. Raises BenchmarkFailed for another number of records."""
+    runs = []
+    for turn in range(rounds + 1):
+        for what, frame in frames.items():
+            report(f"Spark: {what}")
+            run = _spark_read(what, frame)
+            if run.records != records[what]:
+                raise BenchmarkFailed(
+                    f"Spark, {what}: {run.records} records, and not {records[what]}"
+                )
+            if turn:
+                runs.append(run)
     return runs
 
 
@@ -78,13 +99,20 @@ def _frames(spark: SparkSession, servers: str, topic: str, wanted: Wanted) -> di
         }
     )
     columns = everything.columns
-    chosen = f"exists(headers, h -> h.key = '{wanted.header}' AND h.value = cast('{wanted.value.decode()}' as binary))"
+    chosen = has_value(wanted.header, wanted.value)
     return {
         THEIRS: theirs.load().select(*columns),
         OURS: everything,
         OURS_ALL_FILTERED: everything.where(chosen),
         OURS_FILTERED: ours.option("filter", wanted.value.decode()).load(),
     }
+
+
+def has_value(header: str, value: bytes) -> str:
+    """Return Spark's condition that a record has this header."""
+    return (
+        f"exists(headers, h -> h.key = '{header}' AND h.value = cast('{value.decode()}' as binary))"
+    )
 
 
 def _spark_read(what: str, frame: DataFrame) -> SparkRead:

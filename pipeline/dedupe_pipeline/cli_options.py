@@ -30,6 +30,7 @@ from dedupe_pipeline.report.report import Report, Step
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import session_for
 from dedupe_pipeline.table_target import TableTarget
+from dedupe_pipeline.timestamp_overflow import overflow_named
 
 AGAIN = "the same command continues there"
 _ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
@@ -74,6 +75,10 @@ class Target:
         try:
             with stages_reported(session, job, report):
                 yield session
+        except (PipelineError, PySparkException, Py4JError) as error:
+            if named := overflow_named(error, self.connection, topics):
+                raise PipelineError(named) from error
+            raise
         finally:
             session.stop()
 

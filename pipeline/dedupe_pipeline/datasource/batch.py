@@ -75,7 +75,7 @@ class FilteringReader(BatchReader):
         """Take the values of = and IN; return all filters, so that Spark checks them too."""
         from pyspark.sql.datasource import EqualTo, In  # noqa: PLC0415 (from Spark 4.1 on)
 
-        column = (self._options.filter_column,)
+        column = (self._options.added.value,)
         for condition in filters:
             if not isinstance(condition, EqualTo | In) or tuple(condition.attribute) != column:
                 continue

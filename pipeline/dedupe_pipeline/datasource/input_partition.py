@@ -37,7 +37,7 @@ def filter_source(
     planner: "Planner", options: ReadOptions, topic_offsets: TopicOffsets
 ) -> FilterSource | None:
     """Return the source of the values, None if neither filter nor column needs them."""
-    if options.selection.wanted is None and options.filter_column is None:
+    if options.selection.wanted is None and options.added.value is None:
         return None
     return planner.source(topic_offsets)
 
@@ -71,7 +71,7 @@ def read_input_partition(
                 chosen = [at for at, value in enumerate(values) if wanted.selects(value)]
                 records, values = [fetched[at] for at in chosen], [values[at] for at in chosen]
             if records:
-                yield to_arrow(records, values, options.filter_column)
+                yield to_arrow(records, values, options.added)
 
 
 @contextmanager

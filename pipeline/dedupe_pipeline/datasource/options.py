@@ -8,7 +8,7 @@ from typing import Final, Literal
 from dedupe_filters.selection import GAP_OFFSETS, Place, Selection
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_pipeline.datasource.arrow import spark_schema
+from dedupe_pipeline.datasource.arrow import NO_COLUMNS, AddedColumns, spark_schema
 
 _PROPERTY: Final = "kafka."
 _KNOWN: Final = (
@@ -19,6 +19,7 @@ _KNOWN: Final = (
     "header",
     "jsonPath",
     "filterColumn",
+    "timestampMsColumn",
     "pushFilters",
     "startingOffsets",
     "endingOffsets",
@@ -32,13 +33,13 @@ _KNOWN: Final = (
 class ReadOptions:
     """The records to read, and their division among tasks.
 
-    `filter_column` is the name of a column with the value; with `push_filters` its conditions are pushed down.
+    `added` names additional columns; with `push_filters` conditions on that of the value are pushed down.
     `starting` and `ending` are offsets or names of them. `min_partitions` is the minimum of tasks, if there is enough
     work.
     """
 
     selection: Selection
-    filter_column: str | None = None
+    added: AddedColumns = NO_COLUMNS
     push_filters: bool = False
     starting: Place = "earliest"
     ending: Place = "latest"
@@ -53,14 +54,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
-    column = given.get("filtercolumn")
-    columns = spark_schema(None).names
-    if column is not None and (column in columns or not column):
-        raise InvalidConfig(
-            f"option filterColumn: {column!r} is empty or one of {', '.join(columns)}; choose another name"
-        )
+    added = _added(given)
     push_filters = _flag(given, "pushFilters")
-    if push_filters and column is None:
+    if push_filters and added.value is None:
         raise InvalidConfig("option pushFilters needs option filterColumn: set it as well")
     return ReadOptions(
         selection=Selection(
@@ -75,12 +71,26 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
                 if name.startswith(_PROPERTY)
             },
         ),
-        filter_column=column,
+        added=added,
         push_filters=push_filters,
         starting=_place(given, "startingOffsets", "earliest"),
         ending=_place(given, "endingOffsets", "latest"),
         min_partitions=_number(given, "minPartitions", 1, least=1),
         max_records_per_trigger=_number(given, "maxRecordsPerTrigger", 0, least=1) or None,
+    )
+
+
+def _added(given: Mapping[str, str]) -> AddedColumns:
+    taken = list(spark_schema(NO_COLUMNS).names)
+    for option in ("timestampMsColumn", "filterColumn"):
+        column = given.get(option.lower())
+        if column is not None and (column in taken or not column):
+            raise InvalidConfig(
+                f"option {option}: {column!r} is empty or one of {', '.join(taken)}; choose another name"
+            )
+        taken += [column] if column else []
+    return AddedColumns(
+        value=given.get("filtercolumn"), timestamp_ms=given.get("timestampmscolumn")
     )
 
 

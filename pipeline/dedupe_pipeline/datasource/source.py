@@ -52,7 +52,7 @@ class DedupeStreamSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns. Raises InvalidConfig for invalid options."""
-        return spark_schema(read_options(self.options).filter_column)
+        return spark_schema(read_options(self.options).added)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 (Spark's interface)
         """Return the reader of a batch."""

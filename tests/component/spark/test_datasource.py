@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.errors import AnalysisException, StreamingQueryException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -15,15 +16,19 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.errors import InvalidConfig, RecordsExpired
 from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.datasource.options import read_options
 from dedupe_pipeline.datasource.stream import StreamReader
 from dedupe_pipeline.source import COLUMNS, read_clean
+from dedupe_pipeline.timestamp_overflow import overflow_named
 from tests.support.checker import history
-from tests.support.checker.record import Record
+from tests.support.checker.record import Message, Record
+from tests.support.fixtures import CreateStream
 from tests.support.spark.session import spark
 from tests.support.traffic.chunks import HEADER, ChunkWriter, chosen, filtered
 from tests.support.traffic.streams import stream_manifest
 from tests.support.traffic.topic_changes import add_partitions
+from tests.support.traffic.traffic import produce_in_transaction
 
 __all__ = ["filtered", "spark"]
 
@@ -250,6 +255,43 @@ def test_client_properties_are_not_shown(
     frame.count()
 
     assert "hidden-word" not in capfd.readouterr().out
+
+
+def test_odd_timestamps_stop_no_read(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    """One record in nanoseconds stops Spark's own Kafka source for ever, by name."""
+    stream = streams()
+    servers, topic = stream.bootstrap_servers, stream.output_topic
+    fine, nanoseconds = 1_700_000_000_000, 1_700_000_000_000_000_000
+    odd = [fine, -1, nanoseconds // 1000, nanoseconds, fine]
+    sent = [Message(0, b"k", b"v", timestamp_ms=stamp) for stamp in odd]
+    produce_in_transaction(servers, topic, sent, commit=True)
+    options = {"bootstrapServers": servers, "topic": topic, "timestampMsColumn": "ms"}
+
+    batch = spark.read.format("dedupestream").options(**options).load()
+    found = batch.orderBy("offset").select("ms", "timestamp").collect()
+    streamed = spark.readStream.format("dedupestream").options(**options).load()
+    query = (
+        streamed.select("offset", "ms", "timestamp")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    assert query.awaitTermination(DEADLINE_SECONDS)
+
+    assert [row["ms"] for row in found] == odd
+    assert [row["timestamp"] is None for row in found] == [False, True, True, True, False]
+    written = spark.read.parquet(str(tmp_path / "rows")).orderBy("offset").select("ms", "timestamp")
+    assert written.collect() == found
+    theirs = read_clean(spark, load_manifest(stream.manifest))
+    with pytest.raises((Py4JError, PySparkException)) as failed:
+        theirs.selectExpr("max(timestamp)").collect()
+    connection = KafkaConnection.of(load_manifest(stream.manifest))
+    named = overflow_named(failed.value, connection, [topic])
+    assert named is not None
+    assert f"from offset 3 of {topic}/0 on" in named
 
 
 # -- streams -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from benchmarks.cases.aggregate import Aggregated, AggregateRun
+from benchmarks.cases.chunks import ManyChunks, Planned
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
 from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
@@ -206,6 +207,29 @@ def filters(
         spark=[
             SparkRead(what=what, records=1000, seconds=1.0, cpu_seconds=seconds)
             for what, seconds in ((OURS, cpu), (THEIRS, 10.0))
+        ],
+    )
+
+
+def many_chunks(*, plan: float = 0.5, everything: float = 9.0) -> ManyChunks:
+    """A result; `plan` is the seconds of a plan, `everything` those of a read that skips nothing."""
+    rare = "1 chunk in 1,000"
+    return ManyChunks(
+        messages=1_000_000,
+        chunks=10_000,
+        plans=[
+            Planned(what="1 chunk in 10", chunks=990, ranges=990, seconds=[plan]),
+            Planned(what=rare, chunks=10, ranges=10, seconds=[plan]),
+        ],
+        spark=[
+            SparkRead(
+                what="everything, filtered by Spark",
+                records=1_000,
+                seconds=everything,
+                cpu_seconds=12.0,
+            ),
+            SparkRead(what="1 chunk in 10", records=99_000, seconds=3.0, cpu_seconds=4.0),
+            SparkRead(what=rare, records=1_000, seconds=1.0, cpu_seconds=2.0),
         ],
     )
 

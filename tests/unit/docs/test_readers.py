@@ -9,7 +9,7 @@ import pytest
 
 from dedupe_filters.reader import FilteredReader
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_pipeline.datasource.arrow import spark_schema
+from dedupe_pipeline.datasource.arrow import NO_COLUMNS, spark_schema
 from dedupe_pipeline.datasource.options import read_options
 
 PAGE = (Path(__file__).parents[3] / "docs/readers.md").read_text()
@@ -47,7 +47,7 @@ def test_every_argument_of_the_plain_reader_is_in_its_page() -> None:
 
 
 def test_every_column_is_in_its_page() -> None:
-    columns = spark_schema(None).names
+    columns = spark_schema(NO_COLUMNS).names
     assert [name for name in columns if f"`{name}`" not in OPTIONS.split("### Columns")[1]] == []
 
 

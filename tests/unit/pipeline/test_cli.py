@@ -60,14 +60,15 @@ def test_a_wrong_properties_file_is_wrong_configuration(
 def test_a_file_that_cannot_be_used_is_named_before_the_work(
     manifest: Path, tmp_path: Path
 ) -> None:
-    for missing in (
-        audited(tmp_path / "no.yaml"),
-        audited(manifest, "--kafka-properties", tmp_path / "no.properties"),
-        audited(manifest, "--html", tmp_path / "no" / "audit.html"),
-        audited(manifest, "--json", tmp_path / "no" / "audit.json"),
+    for missing, told in (
+        (audited(tmp_path / "no.yaml"), "no.yaml"),
+        (audited(manifest, "--kafka-properties", tmp_path / "no.properties"), "no.properties"),
+        (audited(manifest, "--html", tmp_path / "no" / "a.html"), "directory does not exist"),
+        (audited(manifest, "--json", tmp_path / "no" / "a.json"), "directory does not exist"),
     ):
         assert missing.exit_code == 2, missing.output
         assert str(tmp_path / "no") in missing.output
+        assert told in missing.output
 
 
 def test_a_manifest_in_another_namespace_is_refused(manifest: Path) -> None:

@@ -15,6 +15,7 @@ from tests.unit.benchmarks.runs import (
     growth_use,
     latency,
     loop_run,
+    many_chunks,
     router_latency,
     router_use,
     size,
@@ -85,6 +86,12 @@ def test_each_goal_of_filters_is_reached_or_missed_by_its_own_figure() -> None:
     assert reached(filters(fetched=201_000)) == [True, False, True, True]
     assert reached(filters(seconds=2.1)) == [True, True, False, True]
     assert reached(filters(cpu=13.1)) == [True, True, True, False]
+
+
+def test_each_goal_of_many_chunks_is_reached_or_missed_by_its_own_figure() -> None:
+    assert reached(many_chunks()) == [True, True]
+    assert reached(many_chunks(plan=2.0)) == [False, True]
+    assert reached(many_chunks(everything=3.9)) == [True, False]
 
 
 def test_each_goal_of_a_fixed_table_is_reached_or_missed_by_its_own_figure() -> None:

@@ -47,6 +47,7 @@ from tests.unit.benchmarks.runs import (
     growth_use,
     latency,
     loop_run,
+    many_chunks,
     router_latency,
     router_use,
     size,
@@ -190,6 +191,7 @@ RESULTS: list[Result] = [
     scale(),
     filters(),
     aggregated((100, 9), (1000, 2), (100, 10), (1000, 4), (100, 11)),
+    many_chunks(),
 ]
 NAMES = [name_of(result) for result in RESULTS]
 
@@ -232,7 +234,7 @@ def test_tables_have_rows_and_every_row_has_all_columns(result: Result) -> None:
 def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path) -> None:
     file = tmp_path / "result.svg"
     plot(result, file)
-    assert file.exists() != (name_of(result) in {"operator", "operator_load"})
+    assert file.exists() != (name_of(result) in {"operator", "operator_load", "many_chunks"})
     assert not file.exists() or file.stat().st_size > 1000
 
 
@@ -280,6 +282,8 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ("filters", "| 10,000 | 1.0 | 0.1 | 90.0% | 8.00 | 1.00 | 8.0 |"),
         ("aggregate", "| 100 | 10.0 | 100 | 20.0 | 1.0 | 50 |"),
         ("aggregate", "| 1,000 | 3.0 | 333 | 6.0 | 1.0 | 167 |"),
+        ("many_chunks", "| everything, filtered by Spark | 1,000 |  |  | 9.00 | 12.00 |"),
+        ("many_chunks", "| 1 chunk in 1,000 | 1,000 | 10 | 0.50 | 1.00 | 2.00 |"),
     ],
 )
 def test_figures_are_those_of_the_result(name: str, row: str) -> None:

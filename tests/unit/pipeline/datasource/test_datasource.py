@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_pipeline.datasource.arrow import spark_schema, to_arrow
+from dedupe_pipeline.datasource.arrow import NO_COLUMNS, AddedColumns, spark_schema, to_arrow
 from dedupe_pipeline.datasource.batch import FilteringReader
 from dedupe_pipeline.datasource.options import ReadOptions, read_options
 from dedupe_pipeline.datasource.split import ends_within, split
@@ -76,6 +76,8 @@ def test_what_else_can_be_said() -> None:
         ({"matchUnfiltered": "yes", "filter": "DE"}, "neither true nor false"),
         ({"header": "a", "jsonPath": "$.a"}, "exclude each other; remove one"),
         ({"jsonPath": "$..a"}, "option jsonPath: .* may select more than one"),
+        ({"timestampMsColumn": "offset"}, "option timestampMsColumn: 'offset' is empty or one of"),
+        ({"timestampMsColumn": "a", "filterColumn": "a"}, "option filterColumn: 'a' is empty or"),
         ({"pushFilters": "true"}, "pushFilters needs option filterColumn: set it as well"),
         ({"filterColumn": "value"}, "is empty or one of partition"),
         ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither"),
@@ -181,13 +183,22 @@ def test_a_micro_batch_is_within_its_limit_and_gets_on(
 # -- Arrow ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", [None, "country"])
-def test_batches_have_the_schema_that_spark_checks_for(column: str | None) -> None:
+@pytest.mark.parametrize(
+    "added",
+    [
+        NO_COLUMNS,
+        AddedColumns(value="country"),
+        AddedColumns(timestamp_ms="ms"),
+        AddedColumns(value="country", timestamp_ms="ms"),
+    ],
+    ids=str,
+)
+def test_batches_have_the_schema_that_spark_checks_for(added: AddedColumns) -> None:
     record = Message(topic="t", partition=3, offset=9, headers=[("h", b"x")], timestamp=(1, 5))
 
-    batch = to_arrow([record], [b"DE"], column)
+    batch = to_arrow([record], [b"DE"], added)
 
-    assert to_arrow_schema(spark_schema(column)).equals(batch.schema)
+    assert to_arrow_schema(spark_schema(added)).equals(batch.schema)
 
 
 def test_rows_are_the_records_as_they_are() -> None:
@@ -206,7 +217,7 @@ def test_rows_are_the_records_as_they_are() -> None:
         Message(topic="t", partition=3, offset=12, value=b"", headers=[("c", b"2")]),
     ]
 
-    rows = to_arrow(records, [b"DE", None, b"\xff"], "country").to_pylist()
+    rows = to_arrow(records, [b"DE", None, b"\xff"], AddedColumns(value="country")).to_pylist()
 
     assert [row["offset"] for row in rows] == [9, 11, 12]
     assert {row["partition"] for row in rows} == {3}
@@ -219,7 +230,41 @@ def test_rows_are_the_records_as_they_are() -> None:
     assert [row["country"] for row in rows] == ["DE", None, None]
 
 
+@pytest.mark.parametrize(
+    ("timestamp_ms", "shown"),
+    [
+        (0, datetime(1970, 1, 1, tzinfo=UTC)),
+        (-2, datetime(1969, 12, 31, 23, 59, 59, 998_000, tzinfo=UTC)),
+        (-62_135_596_800_000, datetime(1, 1, 1, tzinfo=UTC)),
+        (253_402_300_799_999, datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
+        (-1, None),
+        (-62_135_596_800_001, None),
+        (253_402_300_800_000, None),
+        (1_764_000_000_000_000_000, None),
+        (2**63 - 1, None),
+        (-(2**63), None),
+    ],
+)
+def test_a_timestamp_that_not_all_can_represent_is_null(
+    timestamp_ms: int, shown: datetime | None
+) -> None:
+    """The number as Kafka has it is kept, so that no record stops a read for ever."""
+    record = Message(topic="t", partition=3, offset=9, timestamp=(1, timestamp_ms))
+
+    [row] = to_arrow([record], None, AddedColumns(timestamp_ms="ms")).to_pylist()
+
+    assert (row["timestamp"], row["ms"]) == (shown, timestamp_ms)
+
+
+def test_a_record_without_a_timestamp_has_none() -> None:
+    record = Message(topic="t", partition=3, offset=9, timestamp=(0, 0))
+
+    [row] = to_arrow([record], None, AddedColumns(timestamp_ms="ms")).to_pylist()
+
+    assert (row["timestamp"], row["ms"]) == (None, None)
+
+
 def test_without_any_headers_the_column_is_null() -> None:
     records = [Message(topic="t", partition=0, offset=offset) for offset in range(3)]
 
-    assert to_arrow(records, None, None).column("headers").null_count == 3
+    assert to_arrow(records, None, NO_COLUMNS).column("headers").null_count == 3

@@ -88,6 +88,7 @@ def land_command(
                 checkpoint=checkpoint and checkpoint.absolute(),
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
@@ -154,6 +155,7 @@ def aggregate_command(
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
@@ -234,6 +236,7 @@ def bootstrap_command(
                 output.absolute(),
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
             )
     click.echo(
         f"{done.ids:,} ids of {done.records:,} records in {output}; "

@@ -19,7 +19,7 @@ _LOG_SETTINGS = Path(__file__).parent / "runtime" / "log4j2.properties"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the Python process that it starts
 _ALWAYS = {
     # Plans and error messages show the options of a source, including logins.
-    "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|jaas|\.key|keystore",
+    "spark.sql.redaction.options.regex": r"(?i)url|secret|pass|token|jaas|sasl|\.key|keystore",
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

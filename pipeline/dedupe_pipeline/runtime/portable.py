@@ -18,14 +18,12 @@ except ImportError:  # Spark before 4.1
     arrow_udf = None  # type: ignore[assignment]
 
 
-def arrow_column(
-    function: Callable[..., pa.Array], kind: str, *columns: Column | str, old: bool = False
-) -> Column:
+def arrow_column(function: Callable[..., pa.Array], kind: str, *columns: Column | str) -> Column:
     """Compute a column from columns of bytes, in Python, a batch at a time.
 
-    `kind` is its type. Before Spark 4.1, or if `old`, batches pass through pandas, which then is needed on executors.
+    `kind` is its type. Before Spark 4.1 batches pass through pandas, which then is needed on executors.
     """
-    if arrow_udf is None or old:
+    if arrow_udf is None:
         return _through_pandas(function, kind, *columns)
 
     def computed(*arrays: pa.Array) -> pa.Array:

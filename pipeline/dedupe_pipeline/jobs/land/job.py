@@ -32,6 +32,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no ann
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StringType, StructField, StructType
 
 from dedupe_crds.spec.stream import DedupeStream
@@ -89,6 +90,7 @@ def land(
     checkpoint: Path | None = None,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    spark_kafka_options: Mapping[str, str] | None = None,
     every: timedelta | None = None,
     max_offsets_per_trigger: int = 500_000,
     json_schema: str | None = None,
@@ -128,15 +130,11 @@ def land(
             stream,
             bootstrap_servers=bootstrap_servers,
             kafka_options=kafka_options,
+            spark_kafka_options=spark_kafka_options,
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
-        writer = (
-            records.writeStream.queryName(f"land-{topic}")
-            .option("checkpointLocation", str(landing.checkpoint))
-            .foreachBatch(landing.land_batch)
-        )
         with _translate_errors(landing):
-            run_until(with_trigger(writer, every), stop)
+            run_until(with_trigger(landing.writer(records), every), stop)
         left = left_before(present.ends, present.lows | committed_ends(landing.checkpoint))
         return LandResult(
             batches=landing.batches, records=landing.records, corrupt=landing.corrupt, left=left
@@ -168,6 +166,14 @@ class _Landing:
         # A new name for each run: the late writes of a killed process go to an unused directory.
         shutil.rmtree(work / "staging", ignore_errors=True)
         self._staging = work / "staging" / uuid.uuid4().hex
+
+    def writer(self, records: DataFrame) -> DataStreamWriter:
+        """Return the query that lands every batch of the streamed `records`."""
+        return (
+            records.writeStream.queryName(f"land-{self.topic}")
+            .option("checkpointLocation", str(self.checkpoint))
+            .foreachBatch(self.land_batch)
+        )
 
     def land_batch(self, records: DataFrame, batch: int) -> None:
         """Land one batch; Spark repeats the call with the same offsets until it succeeds."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from dedupe_pipeline.errors import RequestRefused
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 
@@ -47,9 +48,15 @@ def spark_session(
     spark-submit gets its master, jars and properties from there; otherwise `master` is `local[*]` by default.
 
     Raises:
+        RequestRefused: the master is a server of Spark Connect.
         JavaMissing: there is no Java runtime for Spark.
         JarsUnavailable: the Kafka connector could not be downloaded.
     """
+    if (master or os.environ.get("SPARK_REMOTE") or "").startswith("sc://"):
+        raise RequestRefused(
+            "this makes no session of Spark Connect; use SparkSession.builder.remote(…), and pass that session to "
+            "read_clean or audit"
+        )
     find_java()  # names the missing Java; Spark would only report that its JVM exited
     settings = {**_ALWAYS, **(properties or {})}
     if _SUBMITTED not in os.environ:

@@ -9,9 +9,11 @@ one if SPARK_REMOTE is set.
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedupe_crds.manifest import load_manifest
@@ -28,7 +30,8 @@ def _frame(spark: SparkSession, stream: DedupeStream, how: str, kind: str, given
     from dedupe_pipeline.datasource.source import DedupeStreamSource  # noqa: PLC0415 (not Spark 3.5)
 
     # A source that is registered brings the --py-files to the tasks; one that Spark finds by itself does not.
-    spark.dataSource.register(DedupeStreamSource)
+    with suppress(AnalysisException):  # Spark 4.0 refuses one that it has found
+        spark.dataSource.register(DedupeStreamSource)
     servers = {"bootstrapServers": stream.spec.kafka.bootstrap_servers}
     options = servers | {"topic": stream.spec.output.topic} | given
     reader = spark.read if kind == "batch" else spark.readStream

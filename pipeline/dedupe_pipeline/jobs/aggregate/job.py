@@ -54,7 +54,7 @@ from dedupe_pipeline.jobs.streaming import (
     run_until,
     with_trigger,
 )
-from dedupe_pipeline.runtime.portable import to_arrow
+from dedupe_pipeline.runtime.portable import refuse_remote, to_arrow
 from dedupe_pipeline.source import read_clean_stream
 
 
@@ -103,6 +103,7 @@ def aggregate(
         DatabaseFailed: PostgreSQL cannot be reached within `patience`, or refuses a statement.
         PipelineError: Spark failed; the next run continues where this run stopped.
     """
+    refuse_remote(spark, "aggregate")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
     topic = stream.spec.output.topic
     stop = stop or threading.Event()

@@ -35,6 +35,7 @@ from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     record_id,
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_range
 
 _TOPIC = "topic:"
@@ -86,6 +87,7 @@ def bootstrap(
 
     Raises PipelineError if the source is not usable, Spark failed, or its executors write to other disks.
     """
+    refuse_remote(spark, "bootstrap")
     output = local_output(output)
     if output.exists():
         raise RequestRefused(f"{output} exists already: choose a new directory, or remove it")

@@ -60,7 +60,7 @@ from dedupe_pipeline.jobs.streaming import (
     with_trigger,
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
-from dedupe_pipeline.runtime.portable import type_of, valid_utf8
+from dedupe_pipeline.runtime.portable import refuse_remote, type_of, valid_utf8
 from dedupe_pipeline.source import read_clean_stream
 
 CORRUPT = "_corrupt"
@@ -108,6 +108,7 @@ def land(
         NotShared: the executors write to other disks than the driver.
         PipelineError: Spark failed; the next run continues where this run stopped.
     """
+    refuse_remote(spark, "land")
     output = local_output(output)
     work = local_output(checkpoint or output.with_name(f"{output.name}.checkpoint"))
     topic = stream.spec.output.topic

@@ -77,7 +77,11 @@ def read_clean_stream(
     options |= _starting(connection, starting_offsets)
     if max_offsets_per_trigger is not None:
         limit = ("maxOffsetsPerTrigger",)
-        refuse(connection.source_options, limit, "max_offsets_per_trigger is the same")
+        refuse(
+            connection.source_options,
+            limit,
+            "max_offsets_per_trigger is the same, as --max-offsets-per-trigger",
+        )
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)
 

@@ -127,7 +127,7 @@ def test_audit(on: SparkEnvironment, stream: TestStream, tmp_path: Path) -> None
     assert done.returncode == 1, done.stderr
     partitions = json.loads(result.read_text())["partitions"]
     assert [
-        sum(each[name] for each in partitions) for name in ("raw_records", "clean_records", "lost")
+        sum(each[name] for each in partitions) for name in ("rawRecords", "cleanRecords", "lost")
     ] == [
         RECORDS + 100,
         RECORDS - 1,

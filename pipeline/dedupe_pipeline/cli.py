@@ -110,6 +110,7 @@ def aggregate_command(
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
@@ -197,6 +198,7 @@ def bootstrap_command(
                 output.absolute(),
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
             )
             progress = f"before all ids were written; remove {output} and start again"
             done = interruptible(work, spark, signals, progress)

@@ -119,6 +119,7 @@ def audit_command(
                 stream,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
                 up_to_committed=up_to_committed,
                 bounds=bounds,
                 told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),

@@ -106,6 +106,7 @@ def land_command(
             landed = land_there(
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
+                spark_kafka_options=target.connection.source_options,
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 stop=signals.stop,

@@ -89,6 +89,7 @@ class Common(TypedDict):
     manifest: Path
     bootstrap_servers: str | None
     kafka_properties: Path | None
+    spark_kafka_option: tuple[str, ...]
     master: str | None
     conf: tuple[str, ...]
 
@@ -98,6 +99,13 @@ def common_options(command: Command) -> Command:
     for decorate in (
         click.option(
             "--conf", metavar="KEY=VALUE", multiple=True, help="Spark property (repeatable)."
+        ),
+        click.option(
+            "--spark-kafka-option",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="Option of Spark's Kafka source, such as minPartitions=64, or kafka.PROPERTY of its Java client "
+            "(repeatable). NAME=@FILE reads the value from a file, as for secrets.",
         ),
         click.option("--master", help="Spark master. [local[*], or that of spark-submit]"),
         click.option(
@@ -125,7 +133,8 @@ def resolve_target(namespace: str | None = None, **given: Unpack[Common]) -> Tar
     stream = in_namespace(load_manifest(given["manifest"]), namespace)
     find_java()
     properties = read_properties(given["kafka_properties"], reserved=frozenset())
-    connection = KafkaConnection.of(stream, given["bootstrap_servers"], properties)
+    options = dict(map(_source_option, given["spark_kafka_option"]))
+    connection = KafkaConnection.of(stream, given["bootstrap_servers"], properties, options)
     check_reachable(connection.bootstrap_servers, properties, advice=_ADVICE)
     return Target(
         stream=stream,
@@ -153,6 +162,19 @@ def _key_value(text: str) -> tuple[str, str]:
     if not separator:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
     return name, value
+
+
+def _source_option(text: str) -> tuple[str, str]:
+    """Return an option of Spark's Kafka source; its value may be secret."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.BadParameter("it takes NAME=VALUE", param_hint="--spark-kafka-option")
+    if not value.startswith("@"):
+        return name, value
+    try:
+        return name, Path(value[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestRefused(f"cannot read the file of {name}, {value[1:]}: {error}") from None
 
 
 def audit_bounds(

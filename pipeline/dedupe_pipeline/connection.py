@@ -2,7 +2,8 @@
 
 The properties file is the worker's, with librdkafka's names, so that one Secret serves all parts. Spark's connector
 uses a Java client with other names, hence the translation. Only security properties are translated, because the rest of
-such a file tunes the C client.
+such a file tunes the C client. What cannot be translated is given as options of Spark's Kafka source; see
+`dedupe_pipeline.kafka_source_options`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import check_servers
 from dedupe_kafka.cluster import Cluster
 from dedupe_pipeline.errors import RequestRefused
+from dedupe_pipeline.kafka_source_options import check_options
 
 _ANSWER_SECONDS = 10.0
 _LOGIN_MODULES = {
@@ -46,14 +48,19 @@ _TRANSLATED_SEPARATELY = {
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaConnection:
-    """A cluster and its client properties, which may be secret and are never shown."""
+    """A cluster and its client properties, which may be secret and are never shown.
+
+    `source_options` are the user's options of Spark's Kafka source.
+    """
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Raise InvalidConfig for bootstrap servers of another form than host:port."""
         check_servers(self.bootstrap_servers)
+        object.__setattr__(self, "source_options", check_options(self.source_options))
 
     @classmethod
     def of(
@@ -61,11 +68,16 @@ class KafkaConnection:
         stream: DedupeStream,
         bootstrap_servers: str | None = None,
         kafka_options: Mapping[str, str] | None = None,
+        spark_kafka_options: Mapping[str, str] | None = None,
     ) -> "KafkaConnection":
-        """Connect to the stream's cluster, unless another address is given."""
+        """Connect to the stream's cluster, unless another address is given.
+
+        Raises RequestRefused for an option of Spark's Kafka source on which the results depend.
+        """
         return cls(
             bootstrap_servers=bootstrap_servers or stream.spec.kafka.bootstrap_servers,
             properties=kafka_options or {},
+            source_options=spark_kafka_options or {},
         )
 
     def cluster(self) -> Cluster:
@@ -73,15 +85,25 @@ class KafkaConnection:
         return Cluster(self.bootstrap_servers, self.properties, timeout_seconds=_ANSWER_SECONDS)
 
     def spark_options(self) -> dict[str, str]:
-        """Return the options for Spark's Kafka source.
+        """Return the options for Spark's Kafka source; those of the user go first.
 
         Raises:
             RequestRefused: a security property has no counterpart in the Java client.
         """
-        java = dict(_java_properties(self.properties))
+        own = {
+            group: any(name.startswith(f"kafka.{group}") for name in self.source_options)
+            for group in ("sasl.", "ssl.")
+        }
+        translated = {
+            name: value
+            for name, value in self.properties.items()
+            if not any(name.startswith(group) for group, given in own.items() if given)
+        }
+        java = dict(_java_properties(translated))
         return {
             "kafka.bootstrap.servers": self.bootstrap_servers,
             **{f"kafka.{name}": value for name, value in java.items()},
+            **self.source_options,
         }
 
 
@@ -92,7 +114,8 @@ def _java_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]
         elif name.startswith(("sasl.", "ssl.")) and name not in _TRANSLATED_SEPARATELY:
             raise RequestRefused(
                 f"the Kafka property {name} has no counterpart in Spark's Kafka client; "
-                "use SASL PLAIN or SCRAM, or TLS with PEM files, for the pipeline"
+                "use SASL PLAIN or SCRAM, or TLS with PEM files, or give the Java client's own properties with "
+                f"--spark-kafka-option kafka.{name.split('.')[0]}.…"
             )
     if "ssl.keystore.location" in properties:
         yield "ssl.keystore.type", "PKCS12"  # the only type that librdkafka reads

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from dedupe_pipeline.errors import RequestRefused
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.table_target import TableTarget
@@ -20,7 +21,7 @@ _LOG_SETTINGS = Path(__file__).parent / "runtime" / "log4j2.properties"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the Python process that it starts
 _ALWAYS = {
     # Plans and error messages show the options of a source, including logins.
-    "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|jaas|\.key|keystore",
+    "spark.sql.redaction.options.regex": r"(?i)url|secret|pass|token|jaas|sasl|\.key|keystore",
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -49,9 +50,15 @@ def spark_session(
     spark-submit gets its master, jars and properties from there; otherwise `master` is `local[*]` by default.
 
     Raises:
+        RequestRefused: the master is a server of Spark Connect.
         JavaMissing: there is no Java runtime for Spark.
         JarsUnavailable: the Kafka connector could not be downloaded.
     """
+    if (master or os.environ.get("SPARK_REMOTE") or "").startswith("sc://"):
+        raise RequestRefused(
+            "this makes no session of Spark Connect; use SparkSession.builder.remote(…), and pass that session to "
+            "read_clean or audit"
+        )
     find_java()  # names the missing Java; Spark would only report that its JVM exited
     settings = {**_ALWAYS, **(properties or {})}
     if _SUBMITTED not in os.environ:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.kafka_source_options import ENDING, LIMITS, STARTING, refuse
 
 # Half the CPU time of a read with the client's defaults of 500 records a poll and 1 MiB a fetch.
 _FETCH = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
@@ -29,7 +30,8 @@ def read_clean(
     *,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
-    starting_offsets: str = "earliest",
+    spark_kafka_options: Mapping[str, str] | None = None,
+    starting_offsets: str | None = None,
 ) -> DataFrame:
     """Return the present output topic, one row per record.
 
@@ -38,14 +40,18 @@ def read_clean(
     array of (`key` string, `value` binary) in order and with repeated keys, null if none.
 
     `kafka_options` are client properties with librdkafka's names, as in the worker's file.
-    `starting_offsets` is "earliest" or JSON {"topic": {"0": offset}}. The job fails if
+    `spark_kafka_options` are those of Spark's Kafka source, such as minPartitions, startingTimestamp or endingOffsets;
+    with `kafka.` before it, a property of its Java client.
+    `starting_offsets` is "earliest" (the default) or JSON {"topic": {"0": offset}}. The job fails if
     retention deletes records during the read; they are not skipped.
+
+    Raises:
+        RequestRefused: the results depend on an option, Spark does not know it, or cannot use it here.
     """
-    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    options = _options(connection, stream.spec.output.topic) | {
-        "startingOffsets": starting_offsets,
-        "endingOffsets": "latest",
-    }
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
+    refuse(connection.source_options, LIMITS, "a batch reads everything")
+    options = {"endingOffsets": "latest", **_options(connection, stream.spec.output.topic)}
+    options |= _starting(connection, starting_offsets)
     return spark.read.format("kafka").options(**options).load().select(*COLUMNS)
 
 
@@ -55,7 +61,8 @@ def read_clean_stream(
     *,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
-    starting_offsets: str = "earliest",
+    spark_kafka_options: Mapping[str, str] | None = None,
+    starting_offsets: str | None = None,
     max_offsets_per_trigger: int | None = None,
 ) -> DataFrame:
     """Return the output topic as an unbounded table.
@@ -64,10 +71,17 @@ def read_clean_stream(
 
     `max_offsets_per_trigger` bounds a micro-batch, over all partitions together.
     """
-    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
+    refuse(connection.source_options, ENDING, "a stream has no end")
     options = _options(connection, stream.spec.output.topic)
-    options["startingOffsets"] = starting_offsets
+    options |= _starting(connection, starting_offsets)
     if max_offsets_per_trigger is not None:
+        limit = ("maxOffsetsPerTrigger",)
+        refuse(
+            connection.source_options,
+            limit,
+            "max_offsets_per_trigger is the same, as --max-offsets-per-trigger",
+        )
         options["maxOffsetsPerTrigger"] = str(max_offsets_per_trigger)
     return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)
 
@@ -83,6 +97,8 @@ def read_ranges(
     spark: SparkSession, connection: KafkaConnection, topics: Sequence[TopicOffsets]
 ) -> DataFrame:
     """Return the same of several topics, at least one, with a column `topic` too."""
+    set_here = (*STARTING, *ENDING, *LIMITS)
+    refuse(connection.source_options, set_here, "the job determines the offsets to read")
     options = _options(connection, *(each.topic for each in topics)) | {
         "startingOffsets": _offsets_json({each.topic: each.lows for each in topics}),
         "endingOffsets": _offsets_json({each.topic: each.ends for each in topics}),
@@ -92,8 +108,8 @@ def read_ranges(
 
 def _options(connection: KafkaConnection, *topics: str) -> dict[str, str]:
     return (
-        connection.spark_options()
-        | _FETCH
+        _FETCH
+        | connection.spark_options()
         | {
             "subscribe": ",".join(topics),
             "kafka.isolation.level": "read_committed",
@@ -101,6 +117,14 @@ def _options(connection: KafkaConnection, *topics: str) -> dict[str, str]:
             "failOnDataLoss": "true",
         }
     )
+
+
+def _starting(connection: KafkaConnection, starting_offsets: str | None) -> dict[str, str]:
+    if starting_offsets is not None:
+        refuse(connection.source_options, STARTING, "the starting offsets are given already")
+    elif "startingOffsets" in connection.source_options:
+        return {}
+    return {"startingOffsets": starting_offsets or "earliest"}
 
 
 def _offsets_json(topics: Mapping[str, Mapping[int, int]]) -> str:

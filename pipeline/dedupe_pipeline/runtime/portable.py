@@ -12,20 +12,20 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import DataType
 
+from dedupe_pipeline.errors import RequestRefused
+
 try:
     from pyspark.sql.pandas.functions import arrow_udf
 except ImportError:  # Spark before 4.1
     arrow_udf = None  # type: ignore[assignment]
 
 
-def arrow_column(
-    function: Callable[..., pa.Array], kind: str, *columns: Column | str, old: bool = False
-) -> Column:
+def arrow_column(function: Callable[..., pa.Array], kind: str, *columns: Column | str) -> Column:
     """Compute a column from columns of bytes, in Python, a batch at a time.
 
-    `kind` is its type. Before Spark 4.1, or if `old`, batches pass through pandas, which then is needed on executors.
+    `kind` is its type. Before Spark 4.1 batches pass through pandas, which then is needed on executors.
     """
-    if arrow_udf is None or old:
+    if arrow_udf is None:
         return _through_pandas(function, kind, *columns)
 
     def computed(*arrays: pa.Array) -> pa.Array:
@@ -63,6 +63,19 @@ def valid_utf8(content: Column) -> Column:
     if hasattr(F, "make_valid_utf8"):
         return F.make_valid_utf8(content.cast("string"))
     return F.decode(content.cast("binary"), "UTF-8")  # Spark 4 refuses such bytes instead
+
+
+def refuse_remote(spark: SparkSession, job: str) -> None:
+    """Refuse a session of Spark Connect for a job that needs this process.
+
+    Raises:
+        RequestRefused: the session is one.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise RequestRefused(
+            f"{job} cannot run in a session of Spark Connect: what it does for each batch needs this machine's files "
+            "and connections, and Spark Connect would do it on its server. Use a session of spark_session()"
+        )
 
 
 def type_of(ddl: str) -> DataType:

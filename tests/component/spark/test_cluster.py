@@ -282,15 +282,10 @@ def test_the_data_source_reads_on_the_executors(  # noqa: PLR0917 (pytest passes
         "--py-files",
         archive,
     ]
-    read: list[str | Path] = [
-        str(reading.__file__),
-        kind,
-        stream.bootstrap_servers,
-        stream.output_topic,
-    ]
-    filtered = [] if wanted is None else [str(wanted)]
+    read: list[str | Path] = [str(reading.__file__), "source", kind, stream.manifest]
+    options = ["jsonPath=$.order.number", *([] if wanted is None else [f"filter={wanted}"])]
 
-    done = run([*submit, *read, output, checkpoint, *filtered])
+    done = run([*submit, *read, output, checkpoint, *options])
 
     assert done.returncode == 0, done.stderr
     rows = sorted(json.loads(line) for line in output.read_text().splitlines())

@@ -58,7 +58,7 @@ from dedupe_pipeline.jobs.streaming import (
     run_until,
     with_trigger,
 )
-from dedupe_pipeline.runtime.portable import to_arrow
+from dedupe_pipeline.runtime.portable import refuse_remote, to_arrow
 from dedupe_pipeline.source import read_clean_stream
 
 
@@ -88,6 +88,7 @@ def aggregate(
     *,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    spark_kafka_options: Mapping[str, str] | None = None,
     every: timedelta | None = None,
     max_offsets_per_trigger: int = 500_000,
     skip_deleted: bool = False,
@@ -108,7 +109,8 @@ def aggregate(
         DatabaseFailed: PostgreSQL cannot be reached within `patience`, or refuses a statement.
         PipelineError: Spark failed; the next run continues where this run stopped.
     """
-    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
+    refuse_remote(spark, "aggregate")
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
     topic = stream.spec.output.topic
     stop = stop or threading.Event()
     shape = shape_of(spark, job)
@@ -133,6 +135,7 @@ def aggregate(
             stream,
             bootstrap_servers=bootstrap_servers,
             kafka_options=kafka_options,
+            spark_kafka_options=spark_kafka_options,
             starting_offsets=starting_offsets(topic, progress),
             max_offsets_per_trigger=max_offsets_per_trigger,
         )

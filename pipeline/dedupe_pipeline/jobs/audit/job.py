@@ -54,6 +54,7 @@ def audit(
     *,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    spark_kafka_options: Mapping[str, str] | None = None,
     up_to_committed: bool = False,
     bounds: Bounds = _EVERYTHING,
     told: ToldIds = _NONE_TOLD,
@@ -74,7 +75,10 @@ def audit(
         PipelineError: the id's JSONPath is not valid, or the workers lag behind the routers.
     """
     began = time.monotonic()
-    spec, connection = stream.spec, KafkaConnection.of(stream, bootstrap_servers, kafka_options)
+    spec, connection = (
+        stream.spec,
+        KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options),
+    )
     ranges = ranges_to_audit(connection, stream, up_to_committed=up_to_committed, bounds=bounds)
     facts = facts_about(spark, connection, spec, ranges, told, now=datetime.now(UTC))
     clean = (

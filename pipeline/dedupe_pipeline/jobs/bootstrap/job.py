@@ -37,6 +37,7 @@ from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     record_id,
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_range
 from dedupe_pipeline.table_target import TableTarget
 
@@ -89,25 +90,23 @@ def bootstrap(
     *,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    spark_kafka_options: Mapping[str, str] | None = None,
 ) -> BootstrapResult:
     """Write the ids that the stream's window would hold now. `output` must not exist.
 
-    Raises:
-        PipelineError: the source is not usable, Spark failed, or its executors write to other disks.
+    Raises PipelineError if the source is not usable, Spark failed, or its executors write to other disks.
     """
+    refuse_remote(spark, "bootstrap")
     output = local_output(output)
     if output.exists():
         raise RequestRefused(f"{output} exists already: choose a new directory, or remove it")
-    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    cluster = connection.cluster()
-    count = _partition_count(cluster, stream, past)
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
+    count = _partition_count(connection.cluster(), stream, past)
     now = datetime.now(UTC)
     counted = Observation()
     try:
         if past.source.startswith(_TOPIC):
-            found = _from_topic(
-                spark, stream, past, connection=connection, cluster=cluster, count=count
-            )
+            found = _from_topic(spark, stream, past, connection=connection, count=count)
         else:
             found = _from_files(spark, stream.spec, past, count)
         newest = now if past.before is None else past.before
@@ -191,7 +190,6 @@ def _from_topic(
     past: PastIds,
     *,
     connection: KafkaConnection,
-    cluster: Cluster,
     count: int,
 ) -> DataFrame:
     name, spec = past.source.removeprefix(_TOPIC), stream.spec
@@ -200,7 +198,7 @@ def _from_topic(
             f"{name} is the stream's own input: all its records would count as delivered, and would never "
             "be output. If they were delivered up to some time, set --before TIME"
         )
-    span = cluster.offsets(name)
+    span = connection.cluster().offsets(name)
     if len(span.ends) != count and past.partition_by is None and spec.repartition is None:
         raise RequestRefused(
             f"topic {name} has {len(span.ends)} partitions and the input {count}: set how the "

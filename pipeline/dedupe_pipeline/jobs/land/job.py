@@ -62,6 +62,7 @@ from dedupe_pipeline.jobs.streaming import (
     with_trigger,
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_clean_stream
 
 
@@ -88,6 +89,7 @@ def land(
     checkpoint: Path | None = None,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    spark_kafka_options: Mapping[str, str] | None = None,
     every: timedelta | None = None,
     max_offsets_per_trigger: int = 500_000,
     json_schema: str | None = None,
@@ -106,6 +108,7 @@ def land(
         NotShared: the executors write to other disks than the driver.
         PipelineError: Spark failed; the next run continues where this run stopped.
     """
+    refuse_remote(spark, "land")
     output = local_output(output)
     work = local_output(checkpoint or output.with_name(f"{output.name}.checkpoint"))
     topic = stream.spec.output.topic
@@ -129,6 +132,7 @@ def land(
             stream,
             bootstrap_servers=bootstrap_servers,
             kafka_options=kafka_options,
+            spark_kafka_options=spark_kafka_options,
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
         with _translate_errors(landing):

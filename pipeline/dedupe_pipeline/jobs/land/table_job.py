@@ -47,6 +47,7 @@ from dedupe_pipeline.jobs.streaming import (
     run_until,
     with_trigger,
 )
+from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import SCHEMA, read_clean_stream
 from dedupe_pipeline.table_target import TableFormat, TableTarget
 
@@ -75,6 +76,7 @@ def land_table(
     *,
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    spark_kafka_options: Mapping[str, str] | None = None,
     every: timedelta | None = None,
     max_offsets_per_trigger: int = 500_000,
     patience: timedelta = timedelta(minutes=2),
@@ -92,9 +94,11 @@ def land_table(
         LandingOvertaken: another process has landed the topic in the table meanwhile.
         PipelineError: Spark failed; the next run continues where this run stopped.
     """
+    refuse_remote(spark, "land")
     topic = stream.spec.output.topic
     stop = stop or threading.Event()
-    cluster = KafkaConnection.of(stream, bootstrap_servers, kafka_options).cluster()
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
+    cluster = connection.cluster()
     present = cluster.offsets(topic)
     with tempfile.TemporaryDirectory(prefix="dedupe-land-") as checkpoint:
         topic_id = partial(current_topic_id, cluster, topic, patience=patience, stop=stop)
@@ -107,6 +111,7 @@ def land_table(
                 stream,
                 bootstrap_servers=bootstrap_servers,
                 kafka_options=kafka_options,
+                spark_kafka_options=spark_kafka_options,
                 starting_offsets=json.dumps({topic: {str(n): at for n, at in starts.items()}}),
                 max_offsets_per_trigger=max_offsets_per_trigger,
             )

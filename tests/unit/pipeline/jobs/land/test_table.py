@@ -49,7 +49,9 @@ def test_a_field_that_changes_or_goes_is_refused_by_name(wanted: StructType, ref
 
 
 def test_offsets_are_read_as_they_were_written() -> None:
-    assert LandedOffsets.from_json(LANDED.to_json()) == LANDED
+    text = '{"topic": "orders", "topicId": "first", "offsets": {"0": 10, "1": 20}}'
+    assert LANDED.to_json() == text, "tables of earlier releases have it"
+    assert LandedOffsets.from_json(text) == LANDED
     assert LANDED.with_ends({1: 25, 2: 3}).offsets == {0: 10, 1: 25, 2: 3}
     assert LANDED.with_ends({1: 25}).total == LANDED.total + 5
 

@@ -17,6 +17,7 @@ from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, TestBucket
 from tests.support.spark.jdbc_driver import postgres_driver
 from tests.support.spark.landed_table import Rows, expected, of_metadata
+from tests.support.spark.session import SMALL
 from tests.support.traffic.streams import TestStream
 
 __all__ = ["bucket", "database", "postgres_server", "s3_server"]
@@ -44,6 +45,7 @@ def run_land(stream: TestStream, catalog: Mapping[str, str]) -> str:
     """Run the command with a catalog; return its last line."""
     name = f"spark.sql.catalog.{TABLE.partition('.')[0]}"
     properties = {
+        **SMALL,
         "spark.driver.extraClassPath": str(postgres_driver()),
         name: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{name}.{key}": value for key, value in catalog.items()},

@@ -45,7 +45,7 @@ def table_options(command: Command) -> Command:
         click.option(
             "--format",
             "table_format",
-            type=click.Choice([_PARQUET, *TableFormat]),
+            type=click.Choice([_PARQUET, *(each.value for each in TableFormat)]),
             default=_PARQUET,
             show_default=True,
         ),

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.errors import LandingRefused, RequestRefused
+from dedupe_pipeline.errors import LandingRefused
 from dedupe_pipeline.jobs.land.job import LandResult
 from dedupe_pipeline.jobs.land.table_job import TableOptions, land_table
 from dedupe_pipeline.table_target import TableFormat, TableTarget
@@ -309,21 +309,6 @@ def test_rows_that_a_table_has_already_stay(
     assert found.total() == 51
     assert spark.table(table.name).where("note = 'mine'").count() == 1
     assert land(spark, stream, table).records == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "table_format", "warehouse", "refusal"),
-    [
-        ("orders", ICEBERG, None, "CATALOG.SCHEMA.TABLE"),
-        ("lake.shop.orders", ICEBERG, "s3a://lake", "commits by a rename"),
-        ("/data/orders", DELTA, "/data", "for --format iceberg"),
-    ],
-)
-def test_a_table_that_cannot_be_is_refused_before_anything_starts(
-    name: str, table_format: TableFormat, warehouse: str | None, refusal: str
-) -> None:
-    with pytest.raises(RequestRefused, match=refusal):
-        TableTarget(format=table_format, name=name, warehouse=warehouse)
 
 
 def test_the_command_in_the_readme_lands_in_an_iceberg_table(

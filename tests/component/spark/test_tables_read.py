@@ -9,7 +9,7 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.errors import LandingRefused
 from dedupe_pipeline.jobs.audit import AuditResult, audit
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
-from dedupe_pipeline.table_target import TableFormat, TableTarget
+from dedupe_pipeline.table_target import TableFormat
 from tests.component.spark.test_audit import CLEAN, PARTITIONS, RAW, defects, filled
 from tests.component.spark.test_bootstrap import HOUR_MS, orders
 from tests.component.spark.test_land_table import Place, land, place
@@ -81,8 +81,3 @@ def test_ids_of_a_table_are_those_of_its_rows(
     made = bootstrap(spark, load_manifest(stream.manifest), past, tmp_path / "made")
 
     assert (made.records, made.ids, made.out_of_time) == (110, 100, 10)
-
-
-def test_a_source_without_a_format_is_no_table() -> None:
-    assert TableTarget.parse("s3a://lake/ids", None) is None
-    assert TableTarget.parse("topic:orders", None) is None

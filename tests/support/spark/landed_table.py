@@ -52,8 +52,17 @@ def _rows(table: pa.Table) -> Rows:
 
 
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
-    time: datetime = row["timestamp"]
-    epoch = datetime.fromtimestamp(0, time.tzinfo)
+    time: datetime | None = row["timestamp"]
     headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-    millis = (time - epoch) // timedelta(milliseconds=1)
-    return (row["partition"], row["offset"], millis, row["key"], row["value"], headers)
+    return (
+        row["partition"],
+        row["offset"],
+        time and _millis(time),
+        row["key"],
+        row["value"],
+        headers,
+    )
+
+
+def _millis(time: datetime) -> int:
+    return (time - datetime.fromtimestamp(0, time.tzinfo)) // timedelta(milliseconds=1)

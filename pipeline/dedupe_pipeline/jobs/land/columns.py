@@ -8,6 +8,8 @@ from dedupe_pipeline.errors import LandingRefused
 from dedupe_pipeline.runtime.portable import type_of, valid_utf8
 
 CORRUPT = "_corrupt"
+_FILE_BYTES = "128m"
+_PARTITION_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _DAY_MILLIS = 86_400_000
 
 
@@ -41,3 +43,15 @@ def columns_to_land(records: DataFrame, json_schema: str | None = None) -> DataF
         .withColumn(CORRUPT, F.when(~is_read, text))
         .drop(mark)
     )
+
+
+def in_few_files(rows: DataFrame) -> DataFrame:
+    """Return the rows of a batch in partitions of some 128 MiB, each of one date.
+
+    Otherwise each partition of the topic has its own file for each date. Adaptive execution merges the small
+    partitions, and splits the large ones.
+    """
+    spark = rows.sparkSession
+    if not spark.sparkContext.getConf().contains(_PARTITION_BYTES):
+        spark.conf.set(_PARTITION_BYTES, _FILE_BYTES)
+    return rows.hint("rebalance", "date")

@@ -12,6 +12,7 @@ Delta has skipped it.
 import json
 from collections.abc import Callable, Sequence
 from typing import Final
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,14 @@ class DeltaTable(LandingTable):
 
     def landed(self) -> LandedOffsets | None:
         """Return the offsets in the history, or those with which the table was created."""
+        if newest := self._newest_batch():
+            return _of_history(newest)
+        detail = self._spark.sql(f"DESCRIBE DETAIL {self.name}").select("properties").collect()
+        text = detail[0]["properties"].get(PROPERTY)
+        return LandedOffsets.from_json(text) if text else None
+
+    def _newest_batch(self) -> str | None:
+        """Return the metadata of the newest commit of a batch."""
         for limit in (_RECENT, None):
             shown = "" if limit is None else f" LIMIT {limit}"
             history = self._spark.sql(f"DESCRIBE HISTORY {self.name}{shown}")
@@ -44,13 +53,11 @@ class DeltaTable(LandingTable):
                         f"{self.name} was restored to an earlier version after the last batch, and Delta would skip "
                         "the records that it lacks; land the topic into another table"
                     )
-                if found := _of_history(entry["userMetadata"]):
-                    return found
+                if _of_history(entry["userMetadata"]):
+                    return str(entry["userMetadata"])
             if limit and len(entries) < limit:
                 break
-        detail = self._spark.sql(f"DESCRIBE DETAIL {self.name}").select("properties").collect()
-        text = detail[0]["properties"].get(PROPERTY)
-        return LandedOffsets.from_json(text) if text else None
+        return None
 
     def append(
         self,
@@ -61,13 +68,15 @@ class DeltaTable(LandingTable):
     ) -> None:
         """Commit a batch, unless Delta skips it."""
         admit()  # there is no moment between the read and the commit
+        # Two processes may plan the same batch: the name tells whose was committed.
+        mine = json.dumps({PROPERTY: after.to_json(), "write": str(uuid4())})
         writer = (
             self.fitted(rows)
             .write.format("delta")
             .mode("append")
             .option("txnAppId", f"dedupestream-{before.topic_id}")
             .option("txnVersion", str(before.total))
-            .option("userMetadata", json.dumps({PROPERTY: after.to_json()}))
+            .option("userMetadata", mine)
         )
         try:
             if self._path:
@@ -77,8 +86,8 @@ class DeltaTable(LandingTable):
         except PySparkException as error:
             if _CONFLICT not in str(error):
                 raise
-        if (found := self.landed()) != after:
-            raise LandingOvertaken.of(self.name, found.to_json() if found else None)
+        if (newest := self._newest_batch()) != mine:
+            raise LandingOvertaken.of(self.name, newest)
 
     def compact(self) -> None:
         """Rewrite small files; VACUUM, which deletes the old ones, is left to users."""

@@ -133,7 +133,7 @@ class IcebergTable(LandingTable):
 def _landed(metadata: Any) -> LandedOffsets | None:  # noqa: ANN401
     """Return the offsets in the newest snapshot that has some, or in the property."""
     for snapshot in _ancestors(metadata):
-        if text := snapshot.summary().get(PROPERTY):
+        if text := (snapshot.summary() or {}).get(PROPERTY):
             return LandedOffsets.from_json(text)
     text = metadata.properties().get(PROPERTY)
     return LandedOffsets.from_json(text) if text else None

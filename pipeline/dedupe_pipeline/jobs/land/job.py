@@ -39,7 +39,7 @@ from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import LandingRefused, PipelineError, first_line
-from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land
+from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land, in_few_files
 from dedupe_pipeline.jobs.land.output_log import (
     BatchRecord,
     admit_batch,
@@ -193,7 +193,7 @@ class _Landing:
         rows = columns_to_land(records, self._json_schema)
         corrupt = F.count(CORRUPT) if CORRUPT in rows.columns else F.lit(0)
         sums = (F.count(F.lit(1)).alias("records"), corrupt.alias("corrupt"))
-        stage(rows.observe(counted, *sums), self._staging)
+        stage(in_few_files(rows.observe(counted, *sums)), self._staging)
         check_written(self._staging, counted.get["records"], self._output)
         self._check_topic()  # after the read: the records are of the same topic
         planned = BatchRecord.planned(self.checkpoint, batch, self._known_id)

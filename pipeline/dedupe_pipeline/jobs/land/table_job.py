@@ -33,7 +33,7 @@ from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import LandingRefused, PipelineError, first_line
-from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land
+from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land, in_few_files
 from dedupe_pipeline.jobs.land.job import LandResult
 from dedupe_pipeline.jobs.land.landed_offsets import LandedOffsets
 from dedupe_pipeline.jobs.land.open_table import open_table
@@ -50,9 +50,6 @@ from dedupe_pipeline.jobs.streaming import (
 from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import SCHEMA, read_clean_stream
 from dedupe_pipeline.table_target import TableFormat, TableTarget
-
-_FILE_BYTES = "128m"
-_ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 
 
 @dataclass(frozen=True)
@@ -180,9 +177,7 @@ class _TableRun:
         after = self._landed.with_ends(planned_ends(self._checkpoint, batch))
         if after.total == self._landed.total:
             return  # the first batch of a run without new records
-        spark, counted = records.sparkSession, Observation()
-        if not spark.sparkContext.getConf().contains(_ADVISORY):
-            spark.conf.set(_ADVISORY, _FILE_BYTES)
+        counted = Observation()
         corrupt = F.count(CORRUPT) if self._options.json_schema else F.lit(0)
         sums = (F.count(F.lit(1)).alias("records"), corrupt.alias("corrupt"))
         rows = self._rows(records).observe(counted, *sums)
@@ -196,8 +191,7 @@ class _TableRun:
             self._table.compact()
 
     def _rows(self, records: DataFrame) -> DataFrame:
-        """Return the rows, in few files: adaptive execution merges small partitions."""
-        rows = columns_to_land(records, self._options.json_schema).hint("rebalance", "date")
+        rows = in_few_files(columns_to_land(records, self._options.json_schema))
         return rows.drop("date") if self.target.format is TableFormat.ICEBERG else rows
 
     def _check_topic(self) -> None:

@@ -1,0 +1,132 @@
+"""`land` into Iceberg tables of a database's catalog, on disks and on S3, as the command is run."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from dedupe_crds.exit_status import ExitStatus
+from dedupe_pipeline.runtime.jars import spark_kafka
+from tests.component.spark.test_land import fill
+from tests.support.fixtures import CreateStream
+from tests.support.postgres.server import TestDatabase, database, postgres_server
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, TestBucket
+from tests.support.spark.jdbc_driver import postgres_driver
+from tests.support.spark.landed_table import Rows, expected, of_metadata
+from tests.support.spark.session import SMALL
+from tests.support.traffic.streams import TestStream
+
+__all__ = ["bucket", "database", "postgres_server", "s3_server"]
+
+DEADLINE_SECONDS = 400
+TABLE = "lake.shop.orders"
+COMMAND = (str(Path(sys.executable).parent / "dedupe-pipeline"), "land")
+
+
+def catalog_in(database: TestDatabase) -> dict[str, str]:
+    """Return the properties of a JDBC catalog in a database."""
+    url = urlsplit(database.url)
+    [password_file] = parse_qs(url.query)["passfile"]
+    password = Path(password_file).read_text().strip().rpartition(":")[2]
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:postgresql://{url.hostname}:{url.port}{url.path}",
+        "jdbc.user": url.username or "",
+        "jdbc.password": password,
+        "jdbc.schema-version": "V1",
+    }
+
+
+def run_land(stream: TestStream, catalog: Mapping[str, str]) -> str:
+    """Run the command with a catalog; return its last line."""
+    name = f"spark.sql.catalog.{TABLE.partition('.')[0]}"
+    properties = {
+        **SMALL,
+        "spark.driver.extraClassPath": str(postgres_driver()),
+        name: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{name}.{key}": value for key, value in catalog.items()},
+    }
+    table = ["--format", "iceberg", "--table", TABLE, "--master", "local[2]"]
+    given = [each for key, value in properties.items() for each in ("--conf", f"{key}={value}")]
+    done = subprocess.run(
+        [*COMMAND, str(stream.manifest), *table, *given],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def rows_in(database: TestDatabase, properties: Mapping[str, str] | None = None) -> Rows:
+    """Return the rows as pyiceberg reads the metadata that the catalog names."""
+    [[location]] = database.rows("SELECT metadata_location FROM iceberg_tables")
+    return of_metadata(str(location), properties)
+
+
+@pytest.mark.timeout(1000)  # two Spark sessions
+def test_a_catalog_in_a_database_has_each_record_once(
+    streams: CreateStream, database: TestDatabase, tmp_path: Path
+) -> None:
+    stream = streams(partitions=2)
+    catalog = {**catalog_in(database), "warehouse": (tmp_path / "lake").as_uri()}
+    for records in (100, 50):
+        fill(stream, records)
+        assert run_land(stream, catalog) == f"landed {records} records in 1 batches in {TABLE}"
+
+    assert rows_in(database) == expected(stream.clean())
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1000)  # two Spark sessions
+def test_on_s3_each_record_is_there_once(
+    streams: CreateStream, database: TestDatabase, bucket: TestBucket
+) -> None:
+    """Iceberg reaches it with its own client, whose jar the job fetches."""
+    stream = streams(partitions=2)
+    storage = {
+        "s3.endpoint": bucket.client.meta.endpoint_url,
+        "s3.access-key-id": KEY_ID,
+        "s3.secret-access-key": SECRET,
+    }
+    catalog = {
+        **catalog_in(database),
+        **storage,
+        "warehouse": f"s3://{bucket.name}/lake",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.path-style-access": "true",
+        "client.region": REGION,
+    }
+    for records in (100, 50):
+        fill(stream, records)
+        assert run_land(stream, catalog) == f"landed {records} records in 1 batches in {TABLE}"
+
+    assert rows_in(database, {**storage, "s3.region": REGION}) == expected(stream.clean())
+    assert any(key.endswith(".parquet") for key in bucket.objects("lake/"))
+
+
+def test_a_session_without_the_jars_is_refused_with_what_to_add(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    """As under spark-submit, whose user brings the jars."""
+    stream = streams()
+    jars = ",".join(map(str, spark_kafka()))
+    for table, missing in (
+        (["iceberg", "--table", TABLE, "--warehouse", str(tmp_path)], "iceberg-spark-runtime-4.1"),
+        (["delta", "--table", str(tmp_path / "orders")], "delta-spark_4.1"),
+    ):
+        done = subprocess.run(
+            [*COMMAND, str(stream.manifest), "--format", *table, "--conf", f"spark.jars={jars}"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+        )
+        assert done.returncode == ExitStatus.USAGE, done.stderr
+        assert f"has no {missing}" in done.stderr
+        assert "--packages or --jars" in done.stderr

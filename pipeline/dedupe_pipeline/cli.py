@@ -32,6 +32,7 @@ from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.streaming import describe_left
+from dedupe_pipeline.progress.stages import stages_reported
 from dedupe_pipeline.progress.streaming_job import StreamingJob, metrics_options
 from dedupe_pipeline.report.report import Report, report_options
 
@@ -189,7 +190,10 @@ def bootstrap_command(
         target = resolve_target(**common)
         spec = target.stream.spec
         topics = [] if spec.repartition is not None else [spec.worker_input]
-        with target.spark("bootstrap", topics, signals, report, table=past.table) as spark:
+        with (
+            target.spark("bootstrap", topics, signals, report, table=past.table) as spark,
+            stages_reported(spark, "bootstrap", report),
+        ):
             work = partial(
                 bootstrap,
                 spark,

@@ -26,6 +26,7 @@ from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.audit import Outcome, audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
+from dedupe_pipeline.progress.stages import stages_reported
 from dedupe_pipeline.report.report import Report, report_options
 
 _STATUS = {
@@ -112,7 +113,10 @@ def audit_command(
         target = resolve_target(namespace, **common)
         stream = target.stream
         topics = [*stream.spec.input.names, stream.spec.output.topic]
-        with target.spark("audit", topics, signals, report, table=table) as spark:
+        with (
+            target.spark("audit", topics, signals, report, table=table) as spark,
+            stages_reported(spark, "audit", report),
+        ):
             work = partial(
                 audit,
                 spark,

@@ -25,7 +25,6 @@ from dedupe_kafka.reachable import check_reachable
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
-from dedupe_pipeline.progress.stages import stages_reported
 from dedupe_pipeline.report.report import Report, Step
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import session_for
@@ -73,8 +72,7 @@ class Target:
             ) from error
         signals.install()  # Spark has replaced the handler of SIGINT
         try:
-            with stages_reported(session, job, report):
-                yield session
+            yield session
         except (PipelineError, PySparkException, Py4JError) as error:
             if named := overflow_named(error, self.connection, topics):
                 raise PipelineError(named) from error

@@ -7,11 +7,13 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from threading import Lock, Thread
 from typing import Final
 
 _STDERR: Final = 2
 _CLOSE_SECONDS: Final = 2.0
+_END: Final = "\0"  # the last line of this process: children that live on keep the pipe open
 _OF_A_START: Final = (  # what each JVM writes, whatever the log level
     "NOTE: Picked up ",
     "Picked up ",
@@ -50,15 +52,13 @@ class StderrLines:
 
     def _copy(self, descriptor: int) -> None:
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
-            for line in map(str.rstrip, lines):
+            for line in takewhile(_END.__ne__, map(str.rstrip, lines)):
                 if (changed := self._change(line)) is not None:
                     self.write(changed)
 
     def _close(self) -> None:
-        """Give stderr back, so that the last lines are copied before the process ends.
-
-        A child that lives on may keep the pipe open, so the wait has a bound.
-        """
+        """Give stderr back, after the last lines were copied."""
         sys.stderr.flush()
+        os.write(_STDERR, f"{_END}\n".encode())
         os.dup2(self._out.fileno(), _STDERR)
         self._reader.join(_CLOSE_SECONDS)

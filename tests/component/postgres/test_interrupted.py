@@ -69,4 +69,9 @@ def test_a_count_that_is_stopped_early_ends_with_the_code_of_the_signal(
 
     with process_group(command) as process:
         assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()
+    # Records are grouped to rows, so there are fewer of them.
+    [(records, rows)] = re.findall(
+        r"^batch 0: ([\d,]+) records, ([\d,]+) rows in ", log.read_text(), re.MULTILINE
+    )
+    assert 0 < int(rows.replace(",", "")) < int(records.replace(",", ""))
     check(database, JOB, truth(stream.clean(), JOB))

@@ -57,7 +57,7 @@ def cut(document: Mapping[str, Any]) -> dict[str, Any]:
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = _CHOICES.get(name) or _strict(definitions[name])
+            found[name] = _CHOICES.get(name) or strict(definitions[name])
             waiting += _referenced(found[name])
     return {"kinds": kinds, "definitions": found}
 
@@ -75,14 +75,14 @@ def _fetch(minor: str, cache: Path) -> tuple[str, dict[str, Any]]:
     return module["Version"], json.loads((Path(module["Dir"]) / _DOCUMENT).read_bytes())
 
 
-def _strict(schema: Any) -> Any:  # noqa: ANN401 # a part of a JSON document
+def strict(schema: Any) -> Any:  # noqa: ANN401 # a part of a JSON document
     """Return a schema without descriptions; what has properties has no others."""
     kept = {name: schema[name] for name in _KEPT if name in schema}
     for name in ("items", "additionalProperties"):
         if name in kept:
-            kept[name] = _strict(kept[name])
+            kept[name] = strict(kept[name])
     if "properties" in kept:
-        kept["properties"] = {name: _strict(each) for name, each in kept["properties"].items()}
+        kept["properties"] = {name: strict(each) for name, each in kept["properties"].items()}
         kept["additionalProperties"] = False
     return kept
 

@@ -57,7 +57,7 @@ def index(directory: Path, servers: str, topic: str, **filter_spec: object) -> s
     arguments = ["index-filters", str(manifest(directory, servers, topic, **filter_spec))]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout
 
 
 def assert_true(filter_record: Record, everything: list[Record]) -> None:

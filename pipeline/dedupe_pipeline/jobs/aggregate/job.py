@@ -111,10 +111,8 @@ def aggregate(
     """
     refuse_remote(spark, "aggregate")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options, spark_kafka_options)
-    topic = stream.spec.output.topic
-    stop = stop or threading.Event()
-    shape = shape_of(spark, job)
-    cluster = connection.cluster()
+    topic, stop = stream.spec.output.topic, stop or threading.Event()
+    shape, cluster = shape_of(spark, job), connection.cluster()
     offsets = cluster.offsets(topic)
     source = Source(topic_id=offsets.id, offsets=offsets, definition=job.definition())
     table_sql = TableSql.of(job, shape)

@@ -1,6 +1,7 @@
 """The command `dedupe-pipeline audit`."""
 
 import sys
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Unpack
@@ -12,6 +13,7 @@ from dedupe_crds.command_line import DurationType
 from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.stop_signals import StopSignals
 from dedupe_pipeline.cli_options import (
+    DIRECTORY,
     FILE,
     Common,
     audit_bounds,
@@ -21,6 +23,7 @@ from dedupe_pipeline.cli_options import (
     resolve_target,
 )
 from dedupe_pipeline.jobs.audit import Outcome, audit
+from dedupe_pipeline.jobs.audit.memory import Memory
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
 
@@ -72,6 +75,11 @@ _STATUS = {
     type=FILE,
     help="File of the ids given to `kubectl dedupe forget`, a line for each time.",
 )
+@click.option(
+    "--remember",
+    type=DIRECTORY,
+    help="Directory of what earlier audits have judged: read and judge only what came since.",
+)
 def audit_command(
     *,
     html: Path | None,
@@ -84,6 +92,7 @@ def audit_command(
     known: str | None,
     known_id_column: str,
     forgotten: Path | None,
+    remember: Path | None,
     **common: Unpack[Common],
 ) -> None:
     """Compare the output with the input topics; exit with code 1 for any defect.
@@ -99,6 +108,7 @@ def audit_command(
         with (
             target.spark("audit", topics, signals) as spark,
             signals.interrupting(lambda: "before the audit was done: nothing was judged"),
+            Memory.opened(remember) if remember else nullcontext() as memory,
         ):
             result = audit(
                 spark,
@@ -108,10 +118,14 @@ def audit_command(
                 up_to_committed=up_to_committed,
                 bounds=bounds,
                 told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
+                memory=memory,
             )
-        print_result(result, Console())
-        if html:
-            html.write_text(html_page(result), encoding="utf-8")
-        if json_file:
-            json_file.write_text(result.to_json() + "\n", encoding="utf-8")
+            print_result(result, Console())
+            if html:
+                html.write_text(html_page(result), encoding="utf-8")
+            if json_file:
+                json_file.write_text(result.to_json() + "\n", encoding="utf-8")
+            # Not before the defects are reported: the next audit reports only new ones.
+            if memory:
+                memory.publish()
     sys.exit(_STATUS[result.outcome])

@@ -44,6 +44,10 @@ class LandingRefused(RequestRefused):
     """Output, checkpoint and topic do not belong together, or are in use."""
 
 
+class AuditNotContinued(RequestRefused):
+    """A directory of `audit --remember` is of other topics, or in use."""
+
+
 class NothingCommitted(RequestRefused):
     """The consumer group has committed no offset of the input."""
 

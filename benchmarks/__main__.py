@@ -12,6 +12,7 @@ import click
 
 from benchmarks.cases.ageing import measure_ageing
 from benchmarks.cases.aggregate import measure_aggregate
+from benchmarks.cases.audit import measure_audit
 from benchmarks.cases.cores import measure_cores
 from benchmarks.cases.extras import measure_extras
 from benchmarks.cases.filters import measure_filters
@@ -36,6 +37,7 @@ from benchmarks.reporting.command import (
     update_pages,
 )
 from benchmarks.reporting.render import (
+    AUDIT,
     GROWTH,
     PARTS,
     PIPELINE,
@@ -225,6 +227,21 @@ def recovery(
     measure = partial(measure_recovery, sizes=sizes, rounds=rounds, checkpoints=checkpoints)
     _run([measure], output)
     update_pages([RECOVERY], output, page)
+
+
+@main.command()
+@click.option(
+    "--records",
+    type=click.IntRange(min=100_000),
+    default=100_000_000,
+    help="Records of the input; 100 million take 30 GB of disk.",
+)
+@output_option
+@page_option
+def audit(records: int, output: Path, page: Path) -> None:
+    """Measure the audit of large topics; updates docs/performance.md."""
+    _run([partial(measure_audit, records=records)], output)
+    update_pages([AUDIT], output, page)
 
 
 @main.command()

@@ -16,6 +16,7 @@ from rich.markdown import Markdown
 
 from benchmarks.cases import ageing, filters
 from benchmarks.cases.aggregate import Aggregated
+from benchmarks.cases.audit import Audits
 from benchmarks.cases.cores import CoreUse
 from benchmarks.cases.extras import Extras
 from benchmarks.cases.inverse_bloom import FixedTables
@@ -59,6 +60,7 @@ Result = (
     | Scale
     | filters.Filters
     | Aggregated
+    | Audits
 )
 View = Literal["results", "details"]
 
@@ -112,6 +114,7 @@ SCALE: Final = Part("`make bench-scale`", {"scale": Scale})
 PIPELINE: Final = Part(
     "`make bench-pipeline`", {"filters": filters.Filters, "aggregate": Aggregated}
 )
+AUDIT: Final = Part("`make bench-audit`", {"audit": Audits})
 PARTS: Final = (
     PEERS,
     WORKER,
@@ -119,6 +122,7 @@ PARTS: Final = (
     GROWTH,
     SCALE,
     PIPELINE,
+    AUDIT,
     RECOVERY,
     FAILOVER,
     OPERATOR,

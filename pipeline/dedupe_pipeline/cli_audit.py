@@ -23,6 +23,8 @@ from dedupe_pipeline.cli_options import (
     resolve_target,
 )
 from dedupe_pipeline.jobs.audit import Outcome, audit
+from dedupe_pipeline.jobs.audit.bounds import Bounds
+from dedupe_pipeline.jobs.audit.incremental import check_supported
 from dedupe_pipeline.jobs.audit.memory import Memory
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
@@ -105,10 +107,12 @@ def audit_command(
         target = resolve_target(namespace, **common)
         stream = target.stream
         topics = [*stream.spec.input.names, stream.spec.output.topic]
+        if remember:
+            check_supported(stream, is_bounded=bounds != Bounds())
         with (
+            Memory.opened(remember) if remember else nullcontext() as memory,
             target.spark("audit", topics, signals) as spark,
             signals.interrupting(lambda: "before the audit was done: nothing was judged"),
-            Memory.opened(remember) if remember else nullcontext() as memory,
         ):
             result = audit(
                 spark,

@@ -1,5 +1,7 @@
 """Audits that continue where an earlier one has ended find what an audit of everything does."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -214,3 +216,21 @@ def test_what_is_remembered_ages_out_and_a_late_repeat_is_not_lost(
     # b is of what is no longer remembered, e of what is.
     found = audited("b1@41 e1@41 x0@41 j0@41", "e1@41 j0@41")
     assert found == {"removed": 1, "lost": 1, "duplicated": 1}
+
+
+def test_the_command_refuses_bounds_before_it_starts_spark(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    command = ["audit", str(streams().manifest), "--remember", str(tmp_path / "new"), "--last=1h"]
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "dedupe_pipeline", *command],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert ended.returncode == 2, ended.stderr
+    assert "--remember is not possible with --since, --last or --offsets" in ended.stderr
+    assert not (tmp_path / "new").exists()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
@@ -159,6 +160,7 @@ def judged(
     return result
 
 
+@pytest.mark.timeout(1800)  # several audits, on a busy machine
 def test_what_spans_two_audits_is_found_by_the_second(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_what_spans_two_audits_is_found_by_the_second(
     assert judged(spark, stream, directory).outcome is Outcome.NOTHING_JUDGED
 
 
+@pytest.mark.timeout(1800)  # several audits, on a busy machine
 def test_what_is_remembered_ages_out_and_a_late_repeat_is_not_lost(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
-	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-growth bench-scale bench-pipeline dist images release-images cluster-up cluster-env cluster-down lock clean \
+	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -165,6 +165,9 @@ bench-scale: setup check-java ## Measure one partition's store up to 100 M ids i
 
 bench-pipeline: setup check-java ## Measure readers that skip by chunk filters, and Spark; updates docs/performance*.md
 	$(BIN)/python -m benchmarks pipeline $(ARGS)
+
+bench-audit: setup check-java ## Measure the audit of 100 million records; needs 30 GB of disk; updates docs/performance*.md
+	$(BIN)/python -m benchmarks audit $(ARGS)
 
 format: setup ## Fix style automatically where possible
 	$(BIN)/ruff check --fix

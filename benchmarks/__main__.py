@@ -12,6 +12,7 @@ import click
 
 from benchmarks.cases.ageing import measure_ageing
 from benchmarks.cases.aggregate import measure_aggregate
+from benchmarks.cases.audit import measure_audit
 from benchmarks.cases.chunks import measure_chunks
 from benchmarks.cases.cores import measure_cores
 from benchmarks.cases.extras import measure_extras
@@ -37,6 +38,7 @@ from benchmarks.reporting.command import (
     update_pages,
 )
 from benchmarks.reporting.render import (
+    AUDIT,
     CHUNKS,
     GROWTH,
     PARTS,
@@ -238,6 +240,21 @@ def recovery(
     measure = partial(measure_recovery, sizes=sizes, rounds=rounds, checkpoints=checkpoints)
     _run([measure], output)
     update_pages([RECOVERY], output, page)
+
+
+@main.command()
+@click.option(
+    "--records",
+    type=click.IntRange(min=100_000),
+    default=100_000_000,
+    help="Records of the input; 100 million take 30 GB of disk.",
+)
+@output_option
+@page_option
+def audit(records: int, output: Path, page: Path) -> None:
+    """Measure the audit of large topics; updates docs/performance.md."""
+    _run([partial(measure_audit, records=records)], output)
+    update_pages([AUDIT], output, page)
 
 
 @main.command()

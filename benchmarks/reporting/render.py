@@ -16,6 +16,7 @@ from rich.markdown import Markdown
 
 from benchmarks.cases import ageing, filters
 from benchmarks.cases.aggregate import Aggregated
+from benchmarks.cases.audit import Audits
 from benchmarks.cases.chunks import ManyChunks
 from benchmarks.cases.cores import CoreUse
 from benchmarks.cases.extras import Extras
@@ -61,6 +62,7 @@ Result = (
     | filters.Filters
     | Aggregated
     | ManyChunks
+    | Audits
 )
 View = Literal["results", "details"]
 
@@ -115,6 +117,7 @@ PIPELINE: Final = Part(
     "`make bench-pipeline`", {"filters": filters.Filters, "aggregate": Aggregated}
 )
 CHUNKS: Final = Part("`python -m benchmarks many-chunks`", {"many_chunks": ManyChunks})
+AUDIT: Final = Part("`make bench-audit`", {"audit": Audits})
 PARTS: Final = (
     PEERS,
     WORKER,
@@ -123,6 +126,7 @@ PARTS: Final = (
     SCALE,
     PIPELINE,
     CHUNKS,
+    AUDIT,
     RECOVERY,
     FAILOVER,
     OPERATOR,

@@ -1,6 +1,7 @@
 """The command `dedupe-pipeline audit`."""
 
 import sys
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from dedupe_crds.command_line import DurationType
 from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.stop_signals import StopSignals
 from dedupe_pipeline.cli_options import (
+    DIRECTORY,
     FILE,
     Common,
     audit_bounds,
@@ -24,7 +26,11 @@ from dedupe_pipeline.cli_options import (
 from dedupe_pipeline.cli_table import landed_table, warehouse_option
 from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.audit import Outcome, audit
+from dedupe_pipeline.jobs.audit.bounds import Bounds
+from dedupe_pipeline.jobs.audit.incremental import check_supported
+from dedupe_pipeline.jobs.audit.memory import Memory
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
+from dedupe_pipeline.jobs.audit.result import AuditResult
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
 from dedupe_pipeline.progress.stages import stages_reported
 from dedupe_pipeline.report.report import Report, report_options
@@ -85,6 +91,11 @@ _STATUS = {
     type=FILE,
     help="File of the ids given to `kubectl dedupe forget`, a line for each time.",
 )
+@click.option(
+    "--remember",
+    type=DIRECTORY,
+    help="Directory of what earlier audits have judged: read and judge only what came since.",
+)
 def audit_command(
     *,
     html: Path | None,
@@ -100,6 +111,7 @@ def audit_command(
     warehouse: str | None,
     forgotten: Path | None,
     report: Report,
+    remember: Path | None,
     **common: Unpack[Common],
 ) -> None:
     """Compare the output with the input topics; exit with code 1 for any defect.
@@ -113,7 +125,10 @@ def audit_command(
         target = resolve_target(namespace, **common)
         stream = target.stream
         topics = [*stream.spec.input.names, stream.spec.output.topic]
+        if remember:
+            check_supported(stream, is_bounded=bounds != Bounds(), is_landed=table is not None)
         with (
+            Memory.opened(remember) if remember else nullcontext() as memory,
             target.spark("audit", topics, signals, report, table=table) as spark,
             stages_reported(spark, "audit", report),
         ):
@@ -128,14 +143,22 @@ def audit_command(
                 bounds=bounds,
                 told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
                 landed=table,
+                memory=memory,
             )
             progress = "before the audit was done: nothing was judged"
             result = interruptible(work, spark, signals, progress)
-        total = result.total
-        report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
-        print_result(result, Console())
-        if html:
-            html.write_text(html_page(result), encoding="utf-8")
-        if json_file:
-            json_file.write_text(result.to_json() + "\n", encoding="utf-8")
+            total = result.total
+            report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
+            _write(result, html, json_file)
+            # Not before the defects are reported: the next audit reports only new ones.
+            if memory:
+                memory.publish()
     sys.exit(_STATUS[result.outcome])
+
+
+def _write(result: AuditResult, html: Path | None, json_file: Path | None) -> None:
+    print_result(result, Console())
+    if html:
+        html.write_text(html_page(result), encoding="utf-8")
+    if json_file:
+        json_file.write_text(result.to_json() + "\n", encoding="utf-8")

@@ -56,6 +56,10 @@ class LandingOvertaken(PipelineError):
         )
 
 
+class AuditNotContinued(RequestRefused):
+    """A directory of `audit --remember` is of other topics, or in use."""
+
+
 class NothingCommitted(RequestRefused):
     """The consumer group has committed no offset of the input."""
 

@@ -87,14 +87,25 @@ def read_clean_stream(
 
 
 def read_range(
-    spark: SparkSession, connection: KafkaConnection, offsets: TopicOffsets
+    spark: SparkSession,
+    connection: KafkaConnection,
+    offsets: TopicOffsets,
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
-    """Return a topic's committed records from `offsets.lows` to before `offsets.ends`."""
-    return read_ranges(spark, connection, [offsets]).select(*COLUMNS)
+    """Return a topic's committed records from `offsets.lows` to before `offsets.ends`.
+
+    `tasks` is how many tasks read it at least; by default each partition has one.
+    """
+    return read_ranges(spark, connection, [offsets], tasks=tasks).select(*COLUMNS)
 
 
 def read_ranges(
-    spark: SparkSession, connection: KafkaConnection, topics: Sequence[TopicOffsets]
+    spark: SparkSession,
+    connection: KafkaConnection,
+    topics: Sequence[TopicOffsets],
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
     """Return the same of several topics, at least one, with a column `topic` too."""
     set_here = (*STARTING, *ENDING, *LIMITS)
@@ -103,6 +114,8 @@ def read_ranges(
         "startingOffsets": _offsets_json({each.topic: each.lows for each in topics}),
         "endingOffsets": _offsets_json({each.topic: each.ends for each in topics}),
     }
+    if tasks is not None:
+        options["minPartitions"] = str(tasks)
     return spark.read.format("kafka").options(**options).load().select("topic", *COLUMNS)
 
 

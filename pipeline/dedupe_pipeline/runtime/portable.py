@@ -71,11 +71,24 @@ def refuse_remote(spark: SparkSession, job: str) -> None:
     Raises:
         RequestRefused: the session is one.
     """
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
+    if _is_remote(spark):
         raise RequestRefused(
             f"{job} cannot run in a session of Spark Connect: what it does for each batch needs this machine's files "
             "and connections, and Spark Connect would do it on its server. Use a session of spark_session()"
         )
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return the number of cores on which tasks run."""
+    if not _is_remote(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    # Spark Connect has no such call. A range is divided by this number.
+    parts = spark.range(1 << 16).select(F.spark_partition_id().alias("part"))
+    return 1 + int(parts.agg(F.max("part")).collect()[0][0])
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def type_of(ddl: str) -> DataType:

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_pipeline.jobs.audit import repartitioned, statistics, verdicts
+from dedupe_pipeline.jobs.audit.corrections import corrected
+from dedupe_pipeline.jobs.audit.positions import in_task
 from tests.support.spark.session import spark
 
 __all__ = ["spark"]
@@ -251,7 +253,9 @@ def history(spark: SparkSession, cases: Mapping[str, Case], by: RepartitionBy) -
         for at, content in enumerate(case.late)
     ]
     return repartitioned.history_of(
-        spark.createDataFrame(list(rows("raw")), COLUMNS + OF_RAW),
+        spark.createDataFrame(list(rows("raw")), COLUMNS + OF_RAW).withColumn(
+            "position", in_task()
+        ),
         spark.createDataFrame(list(rows("clean")), COLUMNS),
         spark.createDataFrame(late, COLUMNS) if late else None,
     )
@@ -267,8 +271,11 @@ def found(
     """Return the verdicts of each case."""
     counted: dict[str, Counter[object]] = {name: Counter() for name in cases}
     names = list(cases)
-    judged = repartitioned.judge(history(spark, cases, by), by=by, removes=removes)
-    for row in judged.collect():
+    judged = repartitioned.judge(history(spark, cases, by), removes=removes)
+    changes = repartitioned.corrections_of(judged, by=by, removes=removes)
+    with corrected(judged, changes) as correct:
+        rows = correct.collect()
+    for row in rows:
         offset = row["clean_offset"] if row["raw_offset"] is None else row["raw_offset"]
         other = [] if row["other_partition"] is None else [row["other_partition"]]
         counted[names[offset // OFFSETS]][row["partition"], row["verdict"], *other] += 1
@@ -310,7 +317,7 @@ def test_a_repeat_counts_where_its_id_came_out_and_has_a_distance_in_its_origin(
     late = Case(raw=[("x/1", "a")], clean=[], expected=[], late=["a"])
     cases = {"one": case, "lost": lost, "late": late}
     by = RepartitionBy.ID
-    judged = repartitioned.judge(history(spark, cases, by), by=by).cache()
+    judged = repartitioned.judge(history(spark, cases, by)).cache()
 
     counts = {row["partition"]: row for row in verdicts.summarise(judged).collect()}
     bins = statistics.count_in_bins(judged, 5).collect()
@@ -330,10 +337,9 @@ def test_a_repeat_counts_where_its_id_came_out_and_has_a_distance_in_its_origin(
 
 
 def test_the_copies_of_an_id_come_together_in_one_shuffle(spark: SparkSession) -> None:
-    """Raw records are shuffled for their positions, and all records by id."""
     cases = {name: case for name, case in CASES.items() if not case.late}
-    judged = repartitioned.judge(history(spark, cases, RepartitionBy.ID), by=RepartitionBy.ID)
+    judged = repartitioned.judge(history(spark, cases, RepartitionBy.ID))
 
     plan = judged._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no public one)
 
-    assert plan.count("Exchange") == 2, plan
+    assert plan.count("Exchange") == 1, plan

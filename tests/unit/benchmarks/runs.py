@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from benchmarks.cases.aggregate import Aggregated, AggregateRun
+from benchmarks.cases.audit import AuditRun, Audits
 from benchmarks.cases.chunks import ManyChunks, Planned
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
@@ -15,6 +16,7 @@ from benchmarks.growth.result import Delays, GrowthUse, Learner, Period
 from benchmarks.harness.check import Verdict
 from benchmarks.harness.machine import Machine
 from benchmarks.harness.pacer import Pace
+from benchmarks.harness.spark_jvm import Written
 from benchmarks.harness.steady import LoopRun
 
 MACHINE = Machine(
@@ -168,6 +170,29 @@ def aggregated(*runs: tuple[int, float]) -> Aggregated:
                 postgres_cpu_seconds=1,
             )
             for batch, seconds in runs
+        ],
+    )
+
+
+def audits(*, load: float = 1.0) -> Audits:
+    """A result for small and large values: a record takes 10 and 20 µs of CPU time."""
+    return Audits(
+        cores=2,
+        partitions=2,
+        driver_memory="2g",
+        load=load,
+        runs=[
+            AuditRun(
+                value_bytes=value_bytes,
+                records=1_000_000,
+                output_records=950_000,
+                topic_bytes=1 << 27,
+                seconds=100.0,
+                cpu_seconds=1.95 * micros,
+                peak_bytes=1 << 30,
+                written=Written(shuffled=117_000_000, spilled=3_000_000),
+            )
+            for value_bytes, micros in ((64, 10.0), (1_024, 20.0))
         ],
     )
 

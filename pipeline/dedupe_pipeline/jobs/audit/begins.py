@@ -21,8 +21,10 @@ from dedupe_kafka.offsets import Place, TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit.excuses import Facts
 from dedupe_pipeline.jobs.audit.identity import with_identity
+from dedupe_pipeline.jobs.audit.parallel import read_tasks
 from dedupe_pipeline.jobs.audit.ranges import Ranges
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
+from dedupe_pipeline.runtime.portable import parallelism
 from dedupe_pipeline.source import read_ranges
 
 FIRST_OFFSETS = 200
@@ -40,14 +42,20 @@ def facts_about(
     told: ToldIds,
     *,
     now: datetime,
+    is_first: bool = True,
 ) -> Facts:
-    """Return what is known about a stream besides the records that are judged."""
+    """Return what is known about a stream besides the records that are judged.
+
+    Unless the audit is the first one, the place where the topics begin is known already, and not looked up.
+    """
     same = spec.repartition is None
     clean = ranges.clean
     begins, accounted = (
         correspondence(
             spark, connection, heads, others, spec.id, quantile=share, same_partition=same
         )
+        if is_first
+        else dict[Place, int]()
         for heads, others, share in (
             (ranges.raw, [clean], _OF_INPUT),
             ([clean], ranges.raw, _OF_OUTPUT),
@@ -97,7 +105,9 @@ def correspondence(
     if some:
         first = read_ranges(spark, connection, [_first(each, some, span) for each in heads])
         wanted = {number for _, number in some} if same_partition else None
-        rest = read_ranges(spark, connection, [_only(each, wanted) for each in others])
+        only = [_only(each, wanted) for each in others]
+        tasks = read_tasks(only, parallelism(spark))
+        rest = read_ranges(spark, connection, only, tasks=tasks)
         matched = _matched(_identified(first, source), _identified(rest, source), same_partition)
         found = _places(matched, quantile)
     if same_partition:

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-from pyspark.sql.window import WindowSpec
 
 from dedupe_crds.spec.inverse_bloom import InverseBloom, slot_bytes
 from dedupe_crds.spec.stream import Spec
@@ -82,24 +81,35 @@ class Facts:
             forgotten=forgotten,
         )
 
-    def begin(self) -> Column:
+    def begin(self, partition: str = "partition") -> Column:
         """Return the offset up to which the output may be of earlier input; or 0."""
-        return _looked_up(self.begins)
+        return looked_up(self.begins, partition)
 
     def accounted(self) -> Column:
         """Return the offset up to which the output of the input may be deleted.
 
         With a repartition that follows from `origin`, a topic and a partition.
         """
-        return _looked_up(self.accounted_from, "partition" if self.between is None else "origin")
+        return looked_up(self.accounted_from, "partition" if self.between is None else "origin")
 
-    def may_be_forgotten(self) -> Column:
-        """Return whether an id may pass again, by `since_ms` and `since_offsets`.
+    def may_be_old(self) -> Column:
+        """Return whether a repeat may have passed for its age, which is not known yet."""
+        if math.isinf(self.max_age_ms):
+            return F.lit(False)
+        return F.col("was_sent") & (F.col("since_offsets") < F.lit(self.most_between))
 
-        They are the distance to the last record with the id in the output, by the stream's time and in offsets.
+    def is_old(self) -> Column:
+        """Return whether the id may pass again for its age.
+
+        `since_ms` is the distance to the last record with the id in the output, by the stream's time.
         """
-        aged = F.col("since_ms") > F.lit(self.max_age_ms)
-        return aged | (F.col("since_offsets") >= F.lit(self.most_between))
+        return F.col("since_ms") > F.lit(self.max_age_ms)
+
+    def is_past(self, since_ms: float, since_offsets: float) -> bool:
+        """Return whether an id that was seen so long ago may pass again, almost surely."""
+        # After 40 times its slots a table has an id with a probability of 10^-17.
+        most = self.most_between if self.slots is None else 40 * self.slots
+        return since_ms > self.max_age_ms or since_offsets >= most
 
     def with_told_ids(self, pairs: DataFrame) -> DataFrame:
         """Add `is_known` and `times`, for the told ids."""
@@ -113,14 +123,13 @@ class Facts:
         return pairs.join(F.broadcast(self.forgotten), "ident", "left").na.fill(0, ["times"])
 
     def verdict_on_repeat(self) -> Column:
-        """Return the verdict on a repeat that passed.
+        """Return the verdict on a repeat that passed, unless it `is_old`.
 
-        It follows from `was_sent`, `times`, `passes_before` and what `may_be_forgotten` needs.
+        It follows from `was_sent`, `since_offsets`, `times` and `passes_before`.
         """
+        is_pushed_out = F.col("since_offsets") >= F.lit(self.most_between)
         is_requested = F.col("passes_before") <= F.col("times")
-        excuse = F.when(self.may_be_forgotten(), "beyond_window").when(
-            is_requested, "forgotten_on_request"
-        )
+        excuse = F.when(is_pushed_out, "beyond_window").when(is_requested, "forgotten_on_request")
         if self.slots is not None:
             excuse = excuse.otherwise("forgotten")
         return F.coalesce(F.when(F.col("was_sent"), excuse), F.lit("duplicated"))
@@ -135,21 +144,6 @@ class Facts:
 
 NO_FACTS = Facts()
 """Nothing is excused."""
-
-
-def with_stream_time(records: DataFrame, in_partition: WindowSpec, now_ms: int) -> DataFrame:
-    """Add `stream_ms`: the newest timestamp so far in the partition.
-
-    Timestamps are the producers': a replayed record has an old one, and a wrong clock makes any. So each counts as the
-    median of itself and its neighbours, and none that is later than `now_ms`.
-    """
-    own = F.col("time_ms")
-    before = F.coalesce(F.lag("time_ms").over(in_partition), own)
-    after = F.coalesce(F.lead("time_ms").over(in_partition), own)
-    median = F.greatest(F.least(before, own), F.least(F.greatest(before, own), after))
-    typical = records.withColumn("typical_ms", F.when(median <= now_ms, median))
-    newest = F.max("typical_ms").over(in_partition)
-    return typical.withColumn("stream_ms", newest).drop("typical_ms")
 
 
 def most_forgotten(expected: float) -> int:
@@ -168,7 +162,7 @@ def _slots(table: InverseBloom, bytes_each: int) -> float:
     return (table.memory or 0) / bytes_each
 
 
-def _looked_up(offsets: Mapping[Any, int], place: str = "partition") -> Column:
+def looked_up(offsets: Mapping[Any, int], place: str = "partition") -> Column:
     """Return the offset of the record's place, 0 for a place without one."""
     if not offsets:
         return F.lit(0)

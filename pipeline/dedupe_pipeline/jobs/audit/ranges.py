@@ -38,6 +38,11 @@ class Ranges:
     late: TopicOffsets | None
     judged_before: Mapping[tuple[str, int], int]
 
+    @property
+    def topics(self) -> list[TopicOffsets]:
+        """Return all that is read."""
+        return [*self.raw, self.clean, *([self.late] if self.late else [])]
+
 
 def ranges_to_audit(
     connection: KafkaConnection,

@@ -11,7 +11,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.repartition import RepartitionBy
-from dedupe_pipeline.jobs.audit.excuses import NO_FACTS, Facts, with_stream_time
+from dedupe_pipeline.jobs.audit.corrections import (
+    has_old,
+    old_repeats_of_origins,
+    reordered_of_origins,
+)
+from dedupe_pipeline.jobs.audit.excuses import NO_FACTS, Facts
 from dedupe_pipeline.jobs.audit.verdicts import mark_late
 
 
@@ -21,25 +26,19 @@ def history_of(
     """Return the records of all topics in one table, with `is_raw` and `is_late`.
 
     All have the columns of `with_identity`. Those of `raw` also have `origin`, the topic and partition as a text;
-    `in_order`, equal for records whose order is kept; and `before`, the offset from which records of the origin may not
-    have been processed yet.
+    `in_order`, equal for records whose order is kept; `position`, as of `positions`; and `before`, the offset from
+    which records of the origin may not have been processed yet.
     """
     sent = mark_late(raw, late) if late is not None else raw.withColumn("is_late", F.lit(False))
-    of_origin = Window.partitionBy("origin").orderBy("offset")
     is_pending = ~F.col("is_late") & (F.col("offset") >= F.col("before"))
-    sent = (
-        with_stream_time(sent, of_origin, facts.now_ms)
-        .withColumns(
-            {
-                "is_raw": F.lit(True),
-                "may_be_before": F.col("offset") < facts.accounted(),
-                "position": F.row_number().over(of_origin),
-                "pending": is_pending,
-                "partition": F.lit(None).cast("int"),
-            }
-        )
-        .drop("before")
-    )
+    sent = sent.withColumns(
+        {
+            "is_raw": F.lit(True),
+            "may_be_before": F.col("offset") < facts.accounted(),
+            "pending": is_pending,
+            "partition": F.lit(None).cast("int"),
+        }
+    ).drop("before")
     no = F.lit(False)
     may_be_before = F.col("offset") < facts.begin()
     passed = clean.withColumns(
@@ -48,20 +47,26 @@ def history_of(
     return sent.unionByName(passed, allowMissingColumns=True)
 
 
-def judge(
-    history: DataFrame, *, by: RepartitionBy, removes: bool = True, facts: Facts = NO_FACTS
-) -> DataFrame:
+def judge(history: DataFrame, *, removes: bool = True, facts: Facts = NO_FACTS) -> DataFrame:
     """Return one row for each copy of a message, with its verdict.
 
     `removes` is false for a stream that only observes: then every copy is expected.
     """
     judged = _add_verdicts(_pair(_number(history)), removes=removes, facts=facts)
+    return judged.drop("passed", "number", "was_sent", "is_known", "times")
+
+
+def corrections_of(
+    judged: DataFrame, *, by: RepartitionBy, removes: bool = True, facts: Facts = NO_FACTS
+) -> DataFrame:
+    """Return the verdicts that `corrections.corrected` replaces."""
+    found = old_repeats_of_origins(judged, facts)
+    if not has_old(judged):
+        found = found.limit(0)
     # Of an id only one copy passes, so there is no order to compare.
     if not removes or by is RepartitionBy.KEY:
-        judged = _find_reordered(judged)
-    return judged.drop(
-        "ident", "passed", "in_order", "is_certain", "number", "was_sent", "is_known", "times"
-    )
+        found = found.unionByName(reordered_of_origins(judged))
+    return found
 
 
 def _number(history: DataFrame) -> DataFrame:
@@ -80,13 +85,14 @@ def _number(history: DataFrame) -> DataFrame:
         {
             "number": F.row_number().over(of_side),
             "pairs": F.least(*(F.count_if(side).over(of_content) for side in sides)),
-            "content_ms": F.max("stream_ms").over(of_content),
             # Of equal records from two origins it is not known which came out first.
             "is_certain": F.min("origin").over(of_content) == F.max("origin").over(of_content),
             "copy": F.row_number().over(of_origin),
             "first_position": F.first("position").over(of_origin),
             "first": F.min(place).over(Window.partitionBy("ident")),
             "place": place,
+            # Spark aggregates numbers by hash, and sorts for bytes.
+            "content": F.xxhash64("digest"),
         }
     )
     paired = numbered.withColumns(
@@ -112,10 +118,10 @@ def _pair(copies: DataFrame) -> DataFrame:
     def in_clean(column: str) -> Column:
         return F.max(F.when(~F.col("is_raw"), F.col(column)))
 
-    content = F.when(F.col("is_paired"), F.col("digest")).alias("content")
-    pairs = copies.groupBy("ident", "has_id", "is_paired", content, "number").agg(
-        *(in_raw(name).alias(name) for name in ("origin", "in_order", "is_certain", "copy")),
-        *(in_raw(name).alias(name) for name in ("stream_ms", "content_ms")),
+    paired = F.when(F.col("is_paired"), F.col("digest")).alias("paired")
+    pairs = copies.groupBy("ident", "has_id", "is_paired", paired, "number").agg(
+        *(in_raw(name).alias(name) for name in ("origin", "in_order", "is_certain")),
+        *(in_raw(name).alias(name) for name in ("copy", "content")),
         F.max("is_before").alias("is_before"),
         *(in_raw(name).alias(f"raw_{name}") for name in ("offset", "time_ms", "position")),
         in_raw("first_position").alias("first_position"),
@@ -127,29 +133,26 @@ def _pair(copies: DataFrame) -> DataFrame:
         in_clean("offset").alias("clean_offset"),
         in_clean("time_ms").alias("clean_time_ms"),
     )
-    return pairs.drop("content")
+    return pairs.drop("paired")
 
 
 def _add_distances(pairs: DataFrame) -> DataFrame:
-    """Add `since_ms`, `since_offsets` and `passes_before`, and `was_sent`.
+    """Add `since_offsets` and `passes_before`, and `was_sent`.
 
-    They are distances to the record before it with the id in the output. Of equal copies in the input it is not known
-    which one passed, so the latest counts.
+    They are about the records before it with the id in the output.
     """
     earlier = (
         Window.partitionBy("ident", "partition")
         .orderBy("clean_offset")
         .rowsBetween(Window.unboundedPreceding, -1)
     )
-    passed_ms = F.coalesce("stream_ms", "clean_time_ms")
     return pairs.withColumns(
         {
-            "since_ms": F.coalesce("content_ms", "clean_time_ms") - F.last(passed_ms).over(earlier),
             "since_offsets": F.col("clean_offset") - F.last("clean_offset").over(earlier),
             "was_sent": F.col("is_paired"),
             "passes_before": F.count("clean_offset").over(earlier),
         }
-    ).drop("stream_ms", "content_ms")
+    )
 
 
 def _add_verdicts(pairs: DataFrame, *, removes: bool, facts: Facts) -> DataFrame:
@@ -173,9 +176,10 @@ def _add_verdicts(pairs: DataFrame, *, removes: bool, facts: Facts) -> DataFrame
     is_message = (F.col("partition") == F.col("passed.partition")) & (
         F.col("clean_offset") == F.col("passed.offset")
     )
-    is_extra = in_clean & is_expected_once & ~is_before
-    is_extra &= ~is_message | F.col("known_in_clean")
+    is_extra = in_clean & is_expected_once & ~is_before & (~is_message | F.col("known_in_clean"))
     is_elsewhere = is_extra & (F.col("partition") != F.col("passed.partition"))
+    is_later = F.col("is_later") | (in_raw & F.col("known_in_clean"))
+    may_be_old = is_extra & ~is_elsewhere & facts.may_be_old()
     verdict = (
         F.when(is_before, F.when(in_raw, "before_output").otherwise("before_input"))
         .when(is_elsewhere, "duplicated")
@@ -201,28 +205,13 @@ def _add_verdicts(pairs: DataFrame, *, removes: bool, facts: Facts) -> DataFrame
         .withColumns(
             {
                 "verdict": verdict,
-                "is_repeat": F.col("has_id")
-                & ~is_before
-                & (F.col("is_later") | (in_raw & F.col("known_in_clean"))),
+                "is_repeat": F.col("has_id") & ~is_before & is_later,
                 "repeats_another_partition": F.lit(False),
                 "other_partition": F.when(is_elsewhere, F.col("passed.partition")),
                 "other_offset": F.when(is_elsewhere, F.col("passed.offset")),
+                "may_be_old": may_be_old,
             }
         )
         .withColumn("partition", F.coalesce("partition", where))
         .drop("is_later")
-    )
-
-
-def _find_reordered(judged: DataFrame) -> DataFrame:
-    """Turn kept into reordered where the output goes back in an origin's order.
-
-    Only what keeps its order is compared: records of one origin with the same `in_order`.
-    """
-    kept = F.when((F.col("verdict") == "kept") & F.col("is_certain"), F.col("in_order"))
-    in_clean = Window.partitionBy("partition", "origin", kept).orderBy("clean_offset")
-    goes_back = F.lag("raw_offset").over(in_clean) > F.col("raw_offset")
-    is_reordered = kept.isNotNull() & F.coalesce(goes_back, F.lit(False))
-    return judged.withColumn(
-        "verdict", F.when(is_reordered, "reordered").otherwise(F.col("verdict"))
     )

@@ -3,10 +3,21 @@
 `verdicts.add_verdicts` makes the pairs; the job `audit` calls this module.
 """
 
-from pyspark.sql import Column, DataFrame
+import math
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
+from dedupe_pipeline.jobs.audit.result import Bin, Distribution, TimeSlice
+
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
+_BINS_PER_DECADE = 5
+_TIME_SLICES = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OLDEST_MS = -62_135_596_800_000  # year 1, the first that Python's datetime can hold
+_NEWEST_MS = 253_402_300_799_999
 
 
 def extent(judged: DataFrame) -> DataFrame:
@@ -50,6 +61,49 @@ def count_over_time(judged: DataFrame, start_ms: int, width_ms: int) -> DataFram
         F.count("clean_offset").alias("clean"),
         F.count_if("is_repeat").alias("repeats"),
     )
+
+
+def distributions(judged: DataFrame, extent: Row) -> dict[str, Distribution]:
+    """Return the distributions of delays and distances; `extent` has their quantiles."""
+    binned = count_in_bins(judged, _BINS_PER_DECADE).collect()
+
+    def spread(measure: str, unit: str) -> Distribution:
+        found = [(row["bin"], row["records"]) for row in binned if row["measure"] == measure]
+        quantiles = extent[measure] or [None] * len(QUANTILES)
+        return Distribution(
+            unit=unit,
+            bins=tuple(sorted((_bin(*row) for row in found), key=attrgetter("low"))),
+            **dict(zip(("p50", "p90", "p99", "maximum"), quantiles, strict=True)),
+        )
+
+    return {"delay": spread("delay_ms", "ms"), "distance": spread("distance", "records")}
+
+
+def _bin(number: int | None, records: int) -> Bin:
+    if number is None:
+        return Bin(low=0, high=1, records=records)
+    low, high = (10 ** (edge / _BINS_PER_DECADE) for edge in (number, number + 1))
+    return Bin(low=low, high=high, records=records)
+
+
+def timeline(judged: DataFrame, ends: list[int] | None) -> tuple[TimeSlice, ...]:
+    """Return about a hundred slices of the period that contains nearly all records."""
+    if ends is None:
+        return ()
+    start, end = max(ends[0], _OLDEST_MS), min(ends[1], _NEWEST_MS)
+    width = max(1, math.ceil((end - start + 1) / _TIME_SLICES))
+    counted = count_over_time(judged, start, width).collect()
+    slices = {row["bucket"]: row.asDict() for row in counted}
+
+    def time_slice(bucket: int) -> TimeSlice:
+        counts = slices.get(bucket, {})
+        return TimeSlice(
+            start=_EPOCH + timedelta(milliseconds=start + bucket * width),
+            seconds=width / 1000,
+            **{name: counts.get(name, 0) for name in ("raw", "clean", "repeats")},
+        )
+
+    return tuple(map(time_slice, range((end - start) // width + 1)))
 
 
 def _delay_ms() -> Column:

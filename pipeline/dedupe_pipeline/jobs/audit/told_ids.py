@@ -13,6 +13,8 @@ from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import RequestRefused
 from dedupe_pipeline.jobs.audit.identity import ident_of, with_identity
+from dedupe_pipeline.jobs.audit.parallel import read_tasks
+from dedupe_pipeline.runtime.portable import parallelism
 from dedupe_pipeline.source import read_range
 
 _TOPIC = "topic:"
@@ -44,7 +46,8 @@ class ToldIds:
             return None
         if self.known.startswith(_TOPIC):
             offsets = connection.cluster().offsets(self.known.removeprefix(_TOPIC))
-            records = with_identity(read_range(spark, connection, offsets), source)
+            tasks = read_tasks([offsets], parallelism(spark))
+            records = with_identity(read_range(spark, connection, offsets, tasks=tasks), source)
             return records.where("has_id").select("ident").distinct()
         _check_text(source, "--known")
         is_csv = self.known.endswith((".csv", ".csv.gz"))

@@ -12,7 +12,8 @@ from itertools import chain
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_pipeline.jobs.audit.excuses import EXCUSES, NO_FACTS, Facts, with_stream_time
+from dedupe_pipeline.jobs.audit.corrections import has_old, old_repeats, reordered
+from dedupe_pipeline.jobs.audit.excuses import EXCUSES, NO_FACTS, Facts, looked_up
 
 DEFECTS = ("lost", "duplicated", "altered", "reordered", "foreign")
 _KNOWN = ("known_in_raw", "known_in_clean")
@@ -21,12 +22,14 @@ _KNOWN = ("known_in_raw", "known_in_clean")
 def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) -> DataFrame:
     """Return both topics' records in one table, with `is_raw` and `is_late`.
 
-    They are as of `with_identity`. `late` are the records of the late topic, if there is one.
+    They are as of `with_identity`; raw ones have a `position` too, as of `positions`. `late` are the records of the
+    late topic, if there is one.
     """
     sent = (
         mark_late(raw, late, "partition") if late is not None else raw.withColumn("is_late", _no())
     )
-    passed = clean.withColumns({"is_raw": _no(), "is_late": _no()})
+    no_position = F.lit(None).cast("bigint")
+    passed = clean.withColumns({"is_raw": _no(), "is_late": _no(), "position": no_position})
     return sent.withColumn("is_raw", F.lit(True)).unionByName(passed)
 
 
@@ -49,26 +52,23 @@ def mark_late(raw: DataFrame, late: DataFrame, *place: str) -> DataFrame:
 
 
 def number_copies(history: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
-    """Add `position`, `copy`, the first copy's, and what excuses need.
+    """Add `copy`, the first copy's place and time, and what excuses need.
 
-    `position` is that in the partition, counted in records; `copy` is 1 for the first copy, whose position and time are
-    in `first_position` and `first_time_ms`. A record whose counterpart may be deleted and that has no equal one in the
-    other topic `is_before` and has a negative copy; `known_in_raw` and `known_in_clean` tell that the partition has
-    such a record of the message. `since_ms` and `since_offsets` are the distance to the copy before it in the topic;
-    a clean record `was_sent` if the input has as many equal records at least.
+    `copy` is 1 for the first copy in its partition, whose position and time are in `first_position` and
+    `first_time_ms`. A record whose counterpart may be deleted and that has no equal one in the other topic `is_before`
+    and has a negative copy; `known_in_raw` and `known_in_clean` tell that the partition has such a record of the
+    message. `since_offsets` is the distance to the copy before it in the topic; a clean record `was_sent` if the input
+    has as many equal records at least.
     """
-    in_partition = Window.partitionBy("is_raw", "partition").orderBy("offset")
     # The ident comes first: a sort compares the first 8 bytes of the first column without access to the row.
     of_message = Window.partitionBy("ident", "partition", "is_raw").orderBy("offset")
     of_content = Window.partitionBy("ident", "partition", "digest")
     in_place = Window.partitionBy("ident", "partition")
-    timed = with_stream_time(history, in_partition, facts.now_ms)
-    positioned = timed.withColumn("position", F.row_number().over(in_partition))
-    # One shuffle by ident serves all that follows up to `compare_partitions`. Spark would choose one by all columns
-    # of the window here, and further ones there.
+    # One shuffle by ident serves all that follows up to `add_verdicts`. Spark would choose one by all columns of the
+    # window here, and further ones there.
     sides = {True: F.col("is_raw"), False: ~F.col("is_raw")}
     equal = {is_raw: F.count_if(side).over(of_content) for is_raw, side in sides.items()}
-    compared = positioned.repartition("ident").withColumns(
+    compared = history.repartition("ident").withColumns(
         {
             "was_sent": equal[True] >= equal[False],
             "is_before": F.when(
@@ -85,14 +85,15 @@ def number_copies(history: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
     alone = -2 * before - F.col("is_raw").cast("int")
     number = F.row_number().over(of_message) - before
     return compared.withColumns(
+        {"known_in_raw": known[True], "known_in_clean": known[False]}
+    ).withColumns(
         {
             "copy": F.when(F.col("is_before"), alone).otherwise(number),
             "first_position": F.first("position").over(of_message),
             "first_time_ms": F.first("time_ms").over(of_message),
-            "known_in_raw": known[True],
-            "known_in_clean": known[False],
-            "since_ms": F.col("stream_ms") - F.lag("stream_ms").over(of_message),
             "since_offsets": F.col("offset") - F.lag("offset").over(of_message),
+            # Spark aggregates numbers by hash, and sorts for bytes.
+            "content": F.xxhash64("digest"),
         }
     )
 
@@ -114,8 +115,8 @@ def pair_copies(copies: DataFrame) -> DataFrame:
         in_raw("first_time_ms").alias("first_time_ms"),
         in_clean("offset").alias("clean_offset"),
         in_clean("time_ms").alias("clean_time_ms"),
-        (in_raw("digest") == in_clean("digest")).alias("unaltered"),
-        *(in_clean(name).alias(name) for name in ("since_ms", "since_offsets", "was_sent")),
+        (in_raw("content") == in_clean("content")).alias("unaltered"),
+        *(in_clean(name).alias(name) for name in ("since_offsets", "was_sent")),
         *(F.max(name).alias(name) for name in ("is_late", "is_before", *_KNOWN)),
     )
 
@@ -131,17 +132,22 @@ def mark_pending(pairs: DataFrame, judged_before: Mapping[int, int]) -> DataFram
     return pairs.withColumn("pending", is_pending)
 
 
-def compare_partitions(pairs: DataFrame) -> DataFrame:
+def compare_partitions(
+    pairs: DataFrame, known_before: Mapping[int, int] | None = None
+) -> DataFrame:
     """Add `first` and `passed`: the partitions that have an id first in each topic.
 
     Both are null without an id and in a topic that lacks it. `first` is a struct of `time_ms` and `partition`. `passed`
     is one of `is_foreign`, `partition` and `offset`: the copy that is the message; foreign if only the output topic
-    has it in its partition. Offsets of partitions have no common order, so the earliest timestamp decides.
+    has it in its partition. Offsets of partitions have no common order, so the earliest timestamp decides. A record
+    that was judged earlier is the message, rather than a new one: `known_before` are the offsets of the output before
+    which that is so.
     """
     of_id = Window.partitionBy("ident")
     raw_copy = F.struct("pending", F.col("first_time_ms").alias("time_ms"), "partition")
     clean_copy = F.struct(
         (~_in_raw()).alias("is_foreign"),
+        (F.col("clean_offset") >= looked_up(known_before or {})).alias("is_new"),
         "pending",
         F.coalesce("raw_time_ms", "clean_time_ms").alias("time_ms"),
         "partition",
@@ -160,8 +166,9 @@ def add_verdicts(pairs: DataFrame, *, removes: bool = True, facts: Facts = NO_FA
     """Add `verdict`: kept, removed, late, pending, an excuse or a defect.
 
     For raw copies also `is_repeat`, and `repeats_another_partition` if only another partition has an earlier copy. For
-    clean copies `other_partition` and `other_offset`, if they are duplicated because that place has their id. `removes`
-    is false for a stream that only observes: then every copy is expected.
+    clean copies `other_partition` and `other_offset`, if they are duplicated because that place has their id; and
+    `may_be_old`, if the verdict depends on the time since the last pass. `removes` is false for a stream that only
+    observes: then every copy is expected.
     """
     pairs = facts.with_told_ids(pairs)
     is_expected_once = F.col("has_id") & F.lit(removes)
@@ -197,32 +204,22 @@ def add_verdicts(pairs: DataFrame, *, removes: bool = True, facts: Facts = NO_FA
             "repeats_another_partition": sent_elsewhere & ~is_copy & ~F.col("is_before"),
             "other_partition": F.when(is_extra, F.col("passed.partition")),
             "other_offset": F.when(is_extra, F.col("passed.offset")),
+            "may_be_old": is_again & ~is_extra & ~F.col("is_before") & facts.may_be_old(),
             # Nothing is known of a first copy that was deleted.
             "first_time_ms": F.when(
                 ~F.col("known_in_clean"), F.coalesce("first.time_ms", "first_time_ms")
             ),
         }
     )
-    # No longer needed, and most of the bytes.
     told = ("is_known", "times", "passes_before")
-    return judged.drop("ident", "unaltered", "first", "passed", "was_sent", "known_in_raw", *told)
+    return judged.drop("unaltered", "first", "passed", "was_sent", "known_in_raw", *told)
 
 
-def find_reordered(judged: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
-    """Turn kept into reordered where the output topic goes back in raw order.
-
-    Only unaltered records are compared with each other: an altered record may be another copy from another place, and a
-    duplicated record has its own verdict. A repeat whose equal first copy is of earlier input has no order.
-    """
-    is_ordered = (F.col("verdict") == "kept") & (F.col("clean_offset") >= facts.begin())
-    in_clean = Window.partitionBy("partition", F.when(is_ordered, "verdict")).orderBy(
-        "clean_offset"
-    )
-    goes_back = F.lag("raw_offset").over(in_clean) > F.col("raw_offset")
-    is_reordered = is_ordered & F.coalesce(goes_back, F.lit(False))
-    return judged.withColumn(
-        "verdict", F.when(is_reordered, "reordered").otherwise(F.col("verdict"))
-    )
+def corrections_of(judged: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
+    """Return the verdicts that `corrections.corrected` replaces."""
+    found = reordered(judged, facts)
+    # The time of the stream costs a shuffle, and most streams have no such repeat.
+    return found.unionByName(old_repeats(judged, facts)) if has_old(judged) else found
 
 
 def summarise(judged: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:

@@ -42,6 +42,7 @@ from tests.unit.benchmarks.peers.runs import crash, peer, peers, run
 from tests.unit.benchmarks.runs import (
     MACHINE,
     aggregated,
+    audits,
     filters,
     fixed_tables,
     growth_use,
@@ -192,6 +193,7 @@ RESULTS: list[Result] = [
     filters(),
     aggregated((100, 9), (1000, 2), (100, 10), (1000, 4), (100, 11)),
     many_chunks(),
+    audits(),
 ]
 NAMES = [name_of(result) for result in RESULTS]
 
@@ -234,7 +236,9 @@ def test_tables_have_rows_and_every_row_has_all_columns(result: Result) -> None:
 def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path) -> None:
     file = tmp_path / "result.svg"
     plot(result, file)
-    assert file.exists() != (name_of(result) in {"operator", "operator_load", "many_chunks"})
+    assert file.exists() != (
+        name_of(result) in {"operator", "operator_load", "many_chunks", "audit"}
+    )
     assert not file.exists() or file.stat().st_size > 1000
 
 
@@ -284,10 +288,22 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ("aggregate", "| 1,000 | 3.0 | 333 | 6.0 | 1.0 | 167 |"),
         ("many_chunks", "| everything, filtered by Spark | 1,000 |  |  | 9.00 | 12.00 |"),
         ("many_chunks", "| 1 chunk in 1,000 | 1,000 | 10 | 0.50 | 1.00 | 2.00 |"),
+        (
+            "audit",
+            "| 64 | 1,000,000 | 950,000 | 100 | 19,500 | 10.00 | 100,000 | 60 | 3 | 1,024 |",
+        ),
+        # A terabyte has 12.5 billion such records, and the output 95 % of them.
+        ("audit", "| 64 | 12.5 billion | 68 | 8.5 | 1.1 | 1,462 |"),
+        ("audit", "| 1,024 | 1.0 billion | 10 | 1.3 | 0.2 | 112 |"),
     ],
 )
 def test_figures_are_those_of_the_result(name: str, row: str) -> None:
     assert row in all_of(RESULTS[NAMES.index(name)])
+
+
+def test_an_audit_on_a_busy_machine_says_so() -> None:
+    assert "20 processes wanted its 2 cores" in all_of(audits(load=20.0))
+    assert "processes wanted" not in all_of(audits(load=2.0))
 
 
 def test_without_keys_ours_is_shown_with_the_part_of_its_routers() -> None:

@@ -5,12 +5,22 @@ do not share its file system, and Spark reports success. So the rows in the file
 with those that the executors counted.
 """
 
+import shutil
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+from uuid import uuid4
 
 from pyarrow import parquet
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.local_path import NotLocal, local_path
 from dedupe_pipeline.errors import NotShared
+from dedupe_pipeline.runtime.portable import parallelism
+
+_PROBES_A_CORE: Final = 4
 
 
 def local_output(path: Path) -> Path:
@@ -40,3 +50,25 @@ def check_written(directory: Path, rows: int, output: Path) -> None:
             "executor writes to its own disk: the output must be on a file system that all machines share. Nothing "
             "was published"
         )
+
+
+def check_shared(spark: SparkSession, location: str) -> None:
+    """Check that the driver finds the files that executors write to a directory.
+
+    Every core writes one, which is removed. It concerns directories of a disk, as a path or as `file:///…`.
+
+    Raises:
+        NotShared: the driver does not find all files.
+    """
+    path = urlsplit(location)
+    if path.scheme not in {"", "file"} or str(spark.sparkContext.master).startswith("local"):
+        return
+    # Readers and VACUUM ignore names that begin with an underscore.
+    probe = Path(url2pathname(path.path)).absolute() / "_dedupestream" / uuid4().hex
+    tasks = _PROBES_A_CORE * parallelism(spark)
+    numbers = spark.range(0, tasks, 1, tasks).withColumn("task", F.col("id"))
+    try:
+        numbers.write.partitionBy("task").parquet(probe.as_uri())
+        check_written(probe, tasks, probe.parent.parent)
+    finally:
+        shutil.rmtree(probe.parent, ignore_errors=True)

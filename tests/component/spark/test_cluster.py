@@ -139,6 +139,24 @@ def test_executors_import_our_code_from_the_archive_and_from_nowhere_else(
 # -- land ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("table", ["delta", "iceberg"])
+def test_land_refuses_a_table_that_executors_do_not_share(
+    cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path, table: str
+) -> None:
+    where = {
+        "delta": ["--table", str(tmp_path / "orders")],  # of /tmp each worker has its own
+        "iceberg": ["--table", "lake.shop.orders", "--warehouse", str(tmp_path)],
+    }
+    fill_output(stream, orders(RECORDS))
+
+    refused = run(job_command(cluster, archive, "land", stream, "--format", table, *where[table]))
+
+    assert refused.returncode == 2, refused.stderr
+    assert "all machines share" in refused.stderr
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert not list(tmp_path.rglob("snap-*.avro"))  # a manifest list: a commit of Iceberg with rows
+
+
 def test_land_refuses_an_output_that_executors_do_not_share(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedupe_pipeline.errors import LandingOvertaken, LandingRefused
 from dedupe_pipeline.jobs.land.landed_offsets import PROPERTY, LandedOffsets
 from dedupe_pipeline.jobs.land.table import LandingTable, quote
+from dedupe_pipeline.jobs.written_files import check_shared
 
 _RECENT: Final = 20
 _CONFLICT: Final = "ConcurrentTransaction"
@@ -94,6 +95,8 @@ class DeltaTable(LandingTable):
         self._spark.sql(f"OPTIMIZE {self.name}")
 
     def _create(self, columns: str, partition_by: Sequence[str], start: LandedOffsets) -> None:
+        if self._path:
+            check_shared(self._spark, self._path)
         partitions = ", ".join(["`date`", *partition_by])
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING delta PARTITIONED BY ({partitions}) "

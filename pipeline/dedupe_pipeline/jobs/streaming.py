@@ -2,10 +2,14 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -13,6 +17,8 @@ from dedupe_crds.deadline import Deadline
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
+from dedupe_pipeline.errors import PipelineError, first_line
+from dedupe_pipeline.jobs.written_files import spark_path
 
 _STOP_CHECK_SECONDS = 1
 _RETRY_SECONDS = 1.0
@@ -29,27 +35,59 @@ def ignore_written(_batch: int, _rows: int) -> None:
     """Do nothing with the rows of a batch."""
 
 
-def with_trigger(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
-    """Process the present records and end; with `every`, repeat at that interval."""
-    if every is None:
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=f"{every.total_seconds():.3f} seconds")
+def run_batches(
+    records: DataFrame,
+    process: Callable[[DataFrame, int], None],
+    doing: str,
+    *,
+    checkpoint: Path,
+    every: timedelta | None,
+    stop: threading.Event,
+) -> None:
+    """Call `process` with each batch of the streamed `records`, and its number.
 
+    It ends with the records that are present now; with `every`, only `stop` ends it. The next run repeats a batch that
+    was interrupted, with the same offsets. `doing`, such as "landing 'orders'", is the query's name and opens the text
+    of an error.
 
-def run_until(writer: DataStreamWriter, stop: threading.Event) -> None:
-    """Run a query until it ends or `stop` is set.
-
-    The next run repeats a batch that was interrupted.
+    Raises:
+        StreamError: `process` has raised it.
+        PipelineError: `process` has raised another error, or Spark failed.
     """
-    if stop.is_set():
-        return
-    query: StreamingQuery = writer.start()
+    failures: list[Exception] = []
+
+    def run_batch(rows: DataFrame, batch: int) -> None:
+        try:
+            process(rows, batch)
+        except Exception as error:  # noqa: BLE001 (raised below)
+            # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
+            # a long text, such as its own errors. So raise a short text.
+            failures.append(error)
+            raise PipelineError(f"batch {batch} failed") from None
+
+    query = records.writeStream.queryName(doing).foreachBatch(run_batch)
+    query = query.option("checkpointLocation", spark_path(checkpoint))
     try:
-        while not query.awaitTermination(_STOP_CHECK_SECONDS):
-            if stop.is_set():
-                break
-    finally:
-        query.stop()
+        with translate_start_errors(doing):
+            _run_until(_with_trigger(query, every), stop)
+    except StreamingQueryException as error:
+        cause = failures[-1] if failures else error
+        if isinstance(cause, StreamError):
+            raise cause from error
+        raise PipelineError(
+            f"{doing} stopped: {first_line(cause)}; nothing is lost: repair the cause and run it again"
+        ) from cause
+
+
+@contextmanager
+def translate_start_errors(doing: str) -> Iterator[None]:
+    """Raise errors of Spark before the first batch as `PipelineError`."""
+    try:
+        yield
+    except StreamingQueryException:
+        raise  # of a batch
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(f"{doing} could not start: {first_line(error)}") from error
 
 
 def current_topic_id(
@@ -128,3 +166,21 @@ def _offsets(text: str) -> dict[int, int]:
     """Return the offsets by partition of a topic, as Spark's Kafka source writes them."""
     [offsets] = json.loads(text).values()
     return {int(number): at for number, at in offsets.items()}
+
+
+def _with_trigger(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
+    if every is None:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{every.total_seconds():.3f} seconds")
+
+
+def _run_until(writer: DataStreamWriter, stop: threading.Event) -> None:
+    if stop.is_set():
+        return
+    query: StreamingQuery = writer.start()
+    try:
+        while not query.awaitTermination(_STOP_CHECK_SECONDS):
+            if stop.is_set():
+                break
+    finally:
+        query.stop()

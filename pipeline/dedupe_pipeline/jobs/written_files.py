@@ -37,6 +37,18 @@ def local_output(path: Path) -> Path:
         raise NotShared(str(error)) from error
 
 
+def spark_path(path: Path) -> str:
+    """Return a path of this machine for Spark's readers and writers.
+
+    Without a scheme, Spark takes it as a path of Hadoop's default file system, on many clusters HDFS. Hadoop does not
+    decode URLs, so they are not `Path.as_uri`'s.
+
+    >>> spark_path(Path("/data/my orders"))
+    'file:///data/my orders'
+    """
+    return f"file://{path.absolute()}"
+
+
 def check_written(directory: Path, rows: int, output: Path) -> None:
     """Check that the files below `directory` have this number of rows.
 
@@ -61,14 +73,16 @@ def check_shared(spark: SparkSession, location: str) -> None:
         NotShared: the driver does not find all files.
     """
     path = urlsplit(location)
-    if path.scheme not in {"", "file"} or str(spark.sparkContext.master).startswith("local"):
+    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 (Spark has no other access)
+    scheme = path.scheme or urlsplit(default).scheme
+    if scheme != "file" or str(spark.sparkContext.master).startswith("local"):
         return
     # Readers and VACUUM ignore names that begin with an underscore.
     probe = Path(url2pathname(path.path)).absolute() / "_dedupestream" / uuid4().hex
     tasks = _PROBES_A_CORE * parallelism(spark)
     numbers = spark.range(0, tasks, 1, tasks).withColumn("task", F.col("id"))
     try:
-        numbers.write.partitionBy("task").parquet(probe.as_uri())
+        numbers.write.partitionBy("task").parquet(spark_path(probe))
         check_written(probe, tasks, probe.parent.parent)
     finally:
         shutil.rmtree(probe.parent, ignore_errors=True)

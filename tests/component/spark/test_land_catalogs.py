@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,6 +12,7 @@ from dedupe_crds.exit_status import ExitStatus
 from dedupe_pipeline.runtime.jars import spark_kafka
 from tests.component.spark.test_land import fill
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, TestBucket
@@ -24,6 +25,7 @@ __all__ = ["bucket", "database", "postgres_server", "s3_server"]
 
 DEADLINE_SECONDS = 400
 TABLE = "lake.shop.orders"
+ICEBERG = ("--format", "iceberg", "--table", TABLE)
 COMMAND = (str(Path(sys.executable).parent / "dedupe-pipeline"), "land")
 
 
@@ -50,7 +52,7 @@ def run_land(stream: TestStream, catalog: Mapping[str, str]) -> str:
         name: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{name}.{key}": value for key, value in catalog.items()},
     }
-    table = ["--format", "iceberg", "--table", TABLE, "--master", "local[2]"]
+    table = [*ICEBERG, "--master", "local[2]"]
     given = [each for key, value in properties.items() for each in ("--conf", f"{key}={value}")]
     done = subprocess.run(
         [*COMMAND, str(stream.manifest), *table, *given],
@@ -110,23 +112,26 @@ def test_on_s3_each_record_is_there_once(
     assert any(key.endswith(".parquet") for key in bucket.objects("lake/"))
 
 
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (lambda lake: [*ICEBERG, "--warehouse", str(lake)], "iceberg-spark-runtime-4.1"),
+        matrix(lambda lake: ["--format", "delta", "--table", f"{lake}/orders"], "delta-spark_4.1"),
+    ],
+    ids=["iceberg", "delta"],
+)
 def test_a_session_without_the_jars_is_refused_with_what_to_add(
-    streams: CreateStream, tmp_path: Path
+    streams: CreateStream, tmp_path: Path, options: Callable[[Path], list[str]], missing: str
 ) -> None:
     """As under spark-submit, whose user brings the jars."""
-    stream = streams()
     jars = ",".join(map(str, spark_kafka()))
-    for table, missing in (
-        (["iceberg", "--table", TABLE, "--warehouse", str(tmp_path)], "iceberg-spark-runtime-4.1"),
-        (["delta", "--table", str(tmp_path / "orders")], "delta-spark_4.1"),
-    ):
-        done = subprocess.run(
-            [*COMMAND, str(stream.manifest), "--format", *table, "--conf", f"spark.jars={jars}"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-        )
-        assert done.returncode == ExitStatus.USAGE, done.stderr
-        assert f"has no {missing}" in done.stderr
-        assert "--packages or --jars" in done.stderr
+    done = subprocess.run(
+        [*COMMAND, str(streams().manifest), *options(tmp_path), "--conf", f"spark.jars={jars}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.returncode == ExitStatus.USAGE, done.stderr
+    assert f"has no {missing}" in done.stderr
+    assert "--packages or --jars" in done.stderr

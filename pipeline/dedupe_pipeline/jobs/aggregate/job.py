@@ -20,8 +20,7 @@ process; if the lock is lost, the check of the offsets does.
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -31,15 +30,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import StreamError
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused
 from dedupe_pipeline.jobs.aggregate.batch_parts import first_part, offsets_of, smaller
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
 from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database, ProgressChanged
@@ -55,8 +52,7 @@ from dedupe_pipeline.jobs.streaming import (
     ignore_written,
     left_before,
     planned_ends,
-    run_until,
-    with_trigger,
+    run_batches,
 )
 from dedupe_pipeline.runtime.portable import refuse_remote, to_arrow
 from dedupe_pipeline.source import read_clean_stream
@@ -137,8 +133,8 @@ def aggregate(
             starting_offsets=starting_offsets(topic, progress),
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
-        with _translate_errors(job.table, run):
-            run_until(with_trigger(run.writer(records), every), stop)
+        doing, work = f"counting for {job.table}", Path(checkpoint)
+        run_batches(records, run.add_batch, doing, checkpoint=work, every=every, stop=stop)
         return run.result(offsets.ends)
 
 
@@ -161,7 +157,6 @@ class AggregateRun:
         checkpoint: Path,
         check_topic: Callable[[], None],
     ) -> None:
-        self.failure: Exception | None = None
         self.on_written: OnWritten = ignore_written
         self._job = job
         self._shape = shape
@@ -173,23 +168,9 @@ class AggregateRun:
         self._batches = 0
         self._sums = dict.fromkeys(("records", *Fate), 0)
 
-    def writer(self, records: DataFrame) -> DataStreamWriter:
-        """Return the query that adds every batch of the streamed `records`."""
-        return (
-            records.writeStream.queryName(f"aggregate-{self._job.table}")
-            .option("checkpointLocation", self._checkpoint.as_uri())
-            .foreachBatch(self.add_batch)
-        )
-
     def add_batch(self, records: DataFrame, batch: int) -> None:
         """Add one batch; Spark repeats the call with the same offsets until it succeeds."""
-        try:
-            rows = self.add(records, planned_ends(self._checkpoint, batch))
-        except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
-            # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
-            # a long text, such as its own errors. So raise a short text.
-            self.failure = error
-            raise PipelineError(f"batch {batch} failed") from None
+        rows = self.add(records, planned_ends(self._checkpoint, batch))
         self.on_written(batch, rows)
 
     def add(self, records: DataFrame, ends: Mapping[int, int]) -> int:
@@ -272,19 +253,3 @@ def check_not_behind(
                 f"before offset {progress.next_offset}, and is to before {at}; run the job again, it "
                 "continues there"
             )
-
-
-@contextmanager
-def _translate_errors(table: str, run: AggregateRun) -> Iterator[None]:
-    try:
-        yield
-    except StreamingQueryException as error:
-        cause = run.failure or error
-        if isinstance(cause, StreamError):
-            raise cause from error
-        raise PipelineError(
-            f"counting for {table} stopped: {first_line(cause)}; nothing is lost: repair the cause and "
-            "run it again"
-        ) from cause
-    except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"counting for {table} could not start: {first_line(error)}") from error

@@ -27,7 +27,7 @@ from dedupe_pipeline.jobs.audit.memory import Generation, Memory, Offsets, State
 from dedupe_pipeline.jobs.audit.parallel import read_tasks
 from dedupe_pipeline.jobs.audit.positions import in_task, place_in_task, records_before, task_of
 from dedupe_pipeline.jobs.audit.ranges import Ranges
-from dedupe_pipeline.jobs.written_files import check_written
+from dedupe_pipeline.jobs.written_files import check_written, spark_path
 from dedupe_pipeline.runtime.portable import parallelism
 from dedupe_pipeline.source import read_range
 
@@ -91,7 +91,7 @@ class Continued:
         )
         counted, directory = Observation(), self.memory.path(self._number)
         rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-        rows.write.partitionBy("side").parquet(str(directory))
+        rows.write.partitionBy("side").parquet(spark_path(directory))
         check_written(directory, counted.get["rows"], self.memory.directory)
         sent = self._rows([self._number]).where(F.col("side") == "raw")
         tasks = (
@@ -206,8 +206,8 @@ class Continued:
     def _rows(self, numbers: list[int]) -> DataFrame:
         if not numbers:
             return self.spark.createDataFrame([], _ROWS)
-        read = self.spark.read.schema(_ROWS).option("basePath", str(self.memory.directory))
-        return read.parquet(*(str(self.memory.path(number)) for number in numbers))
+        read = self.spark.read.schema(_ROWS).option("basePath", spark_path(self.memory.directory))
+        return read.parquet(*(spark_path(self.memory.path(number)) for number in numbers))
 
     def _positioned(self, generations: list[Generation]) -> DataFrame:
         known = [

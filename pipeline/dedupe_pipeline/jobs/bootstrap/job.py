@@ -36,7 +36,7 @@ from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     key_partition,
     record_id,
 )
-from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.jobs.written_files import check_written, local_output, spark_path
 from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_range
 from dedupe_pipeline.table_target import TableTarget
@@ -159,7 +159,7 @@ def _write(once: DataFrame, output: Path) -> None:
     written = Observation()
     ordered = once.repartitionByRange("partition", "id16").sortWithinPartitions("partition", "id16")
     ordered = ordered.observe(written, F.count(F.lit(1)).alias("ids"))
-    ordered.write.partitionBy("partition").parquet(str(output))
+    ordered.write.partitionBy("partition").parquet(spark_path(output))
     try:
         check_written(output, written.get["ids"], output)
     except NotShared:
@@ -172,7 +172,7 @@ def _count(spark: SparkSession, output: Path, stream: DedupeStream) -> tuple[int
 
     With a repartition the latter need no count: routers send the copies of an id to one.
     """
-    written = spark.read.parquet(str(output))
+    written = spark.read.parquet(spark_path(output))
     if stream.spec.repartition is not None:
         return written.count(), 0
     # Each id is once in each partition.

@@ -21,24 +21,19 @@ needs a POSIX file system that all machines share, because an object store has n
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
-from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import LandingRefused, PipelineError, first_line
+from dedupe_pipeline.errors import LandingRefused
 from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land, in_few_files
 from dedupe_pipeline.jobs.land.output_log import (
     BatchRecord,
@@ -58,10 +53,9 @@ from dedupe_pipeline.jobs.streaming import (
     current_topic_id,
     ignore_written,
     left_before,
-    run_until,
-    with_trigger,
+    run_batches,
 )
-from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.jobs.written_files import check_written, local_output, spark_path
 from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_clean_stream
 
@@ -135,8 +129,8 @@ def land(
             spark_kafka_options=spark_kafka_options,
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
-        with _translate_errors(landing):
-            run_until(with_trigger(landing.writer(records), every), stop)
+        doing, work = f"landing {topic!r}", landing.checkpoint
+        run_batches(records, landing.land_batch, doing, checkpoint=work, every=every, stop=stop)
         left = left_before(present.ends, present.lows | committed_ends(landing.checkpoint))
         return LandResult(
             batches=landing.batches, records=landing.records, corrupt=landing.corrupt, left=left
@@ -163,37 +157,20 @@ class _Landing:
         self.batches = 0
         self.records = 0
         self.corrupt = 0
-        self.failure: Exception | None = None
         self._output = output
         self._json_schema = json_schema
         # A new name for each run: the late writes of a killed process go to an unused directory.
         shutil.rmtree(work / "staging", ignore_errors=True)
         self._staging = work / "staging" / uuid.uuid4().hex
 
-    def writer(self, records: DataFrame) -> DataStreamWriter:
-        """Return the query that lands every batch of the streamed `records`."""
-        return (
-            records.writeStream.queryName(f"land-{self.topic}")
-            .option("checkpointLocation", str(self.checkpoint))
-            .foreachBatch(self.land_batch)
-        )
-
     def land_batch(self, records: DataFrame, batch: int) -> None:
         """Land one batch; Spark repeats the call with the same offsets until it succeeds."""
-        try:
-            self._land_batch(records, batch)
-        except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
-            # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
-            # a long text, such as its own errors. So raise a short text.
-            self.failure = error
-            raise PipelineError(f"batch {batch} failed") from None
-
-    def _land_batch(self, records: DataFrame, batch: int) -> None:
         counted = Observation()
-        rows = columns_to_land(records, self._json_schema)
+        rows = in_few_files(columns_to_land(records, self._json_schema))
         corrupt = F.count(CORRUPT) if CORRUPT in rows.columns else F.lit(0)
         sums = (F.count(F.lit(1)).alias("records"), corrupt.alias("corrupt"))
-        stage(in_few_files(rows.observe(counted, *sums)), self._staging)
+        # Above the shuffle: below it, adaptive execution removes the count of a batch without records.
+        stage(rows.observe(counted, *sums), self._staging)
         check_written(self._staging, counted.get["records"], self._output)
         self._check_topic()  # after the read: the records are of the same topic
         planned = BatchRecord.planned(self.checkpoint, batch, self._known_id)
@@ -216,22 +193,4 @@ class _Landing:
 
 def stage(rows: DataFrame, staging: Path) -> None:
     """Write a batch to the staging directory, with one directory per date."""
-    rows.write.mode("overwrite").partitionBy("date").parquet(str(staging))
-
-
-@contextmanager
-def _translate_errors(landing: _Landing) -> Iterator[None]:
-    try:
-        yield
-    except StreamingQueryException as error:
-        cause = landing.failure or error
-        if isinstance(cause, StreamError):
-            raise cause from error
-        raise PipelineError(
-            f"landing {landing.topic!r} stopped: {first_line(cause)}; nothing is lost: repair "
-            "the cause and run it again"
-        ) from cause
-    except (PySparkException, Py4JError) as error:
-        raise PipelineError(
-            f"landing {landing.topic!r} could not start: {first_line(error)}"
-        ) from error
+    rows.write.mode("overwrite").partitionBy("date").parquet(spark_path(staging))

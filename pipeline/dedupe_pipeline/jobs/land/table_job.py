@@ -16,23 +16,19 @@ comparison is a part of the commit (`LandingTable.append`), so it ends without h
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
-from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import LandingRefused, PipelineError, first_line
+from dedupe_pipeline.errors import LandingRefused
 from dedupe_pipeline.jobs.land.columns import CORRUPT, columns_to_land, in_few_files
 from dedupe_pipeline.jobs.land.job import LandResult
 from dedupe_pipeline.jobs.land.landed_offsets import LandedOffsets
@@ -44,8 +40,8 @@ from dedupe_pipeline.jobs.streaming import (
     ignore_written,
     left_before,
     planned_ends,
-    run_until,
-    with_trigger,
+    run_batches,
+    translate_start_errors,
 )
 from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import SCHEMA, read_clean_stream
@@ -101,23 +97,20 @@ def land_table(
         topic_id = partial(current_topic_id, cluster, topic, patience=patience, stop=stop)
         run = _TableRun(target, options or TableOptions(), Path(checkpoint), present, topic_id)
         run.on_written = on_written
-        with _translate_errors(run):
+        doing = f"landing {topic!r} in {target.name}"
+        with translate_start_errors(doing):
             starts = run.prepare(spark)
-            records = read_clean_stream(
-                spark,
-                stream,
-                bootstrap_servers=bootstrap_servers,
-                kafka_options=kafka_options,
-                spark_kafka_options=spark_kafka_options,
-                starting_offsets=json.dumps({topic: {str(n): at for n, at in starts.items()}}),
-                max_offsets_per_trigger=max_offsets_per_trigger,
-            )
-            writer = (
-                records.writeStream.queryName(f"land-{topic}")
-                .option("checkpointLocation", Path(checkpoint).as_uri())
-                .foreachBatch(run.land_batch)
-            )
-            run_until(with_trigger(writer, every), stop)
+        records = read_clean_stream(
+            spark,
+            stream,
+            bootstrap_servers=bootstrap_servers,
+            kafka_options=kafka_options,
+            spark_kafka_options=spark_kafka_options,
+            starting_offsets=json.dumps({topic: {str(n): at for n, at in starts.items()}}),
+            max_offsets_per_trigger=max_offsets_per_trigger,
+        )
+        work = Path(checkpoint)
+        run_batches(records, run.land_batch, doing, checkpoint=work, every=every, stop=stop)
         return run.result()
 
 
@@ -137,7 +130,6 @@ class _TableRun:
     ) -> None:
         self.topic = present.topic
         self.target = target
-        self.failure: Exception | None = None
         self.on_written: OnWritten = ignore_written
         self._options = options
         self._checkpoint = checkpoint
@@ -157,15 +149,6 @@ class _TableRun:
         check_belongs(self.target.name, self._landed, self._present)
         return {number: self._landed.offsets.get(number, 0) for number in self._present.ends}
 
-    def land_batch(self, records: DataFrame, batch: int) -> None:
-        """Land one batch; Spark repeats the call with the same offsets until it succeeds."""
-        try:
-            self._land_batch(records, batch)
-        except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
-            # As in `land`: a long text of an error overflows the stack of Spark's thread.
-            self.failure = error
-            raise PipelineError(f"batch {batch} failed") from None
-
     def result(self) -> LandResult:
         """Return the sums over all batches, and what has not landed."""
         left = left_before(self._present.ends, self._present.lows | dict(self._landed.offsets))
@@ -173,7 +156,8 @@ class _TableRun:
             batches=self._batches, records=self._records, corrupt=self._corrupt, left=left
         )
 
-    def _land_batch(self, records: DataFrame, batch: int) -> None:
+    def land_batch(self, records: DataFrame, batch: int) -> None:
+        """Land one batch; Spark repeats the call with the same offsets until it succeeds."""
         after = self._landed.with_ends(planned_ends(self._checkpoint, batch))
         if after.total == self._landed.total:
             return  # the first batch of a run without new records
@@ -231,21 +215,3 @@ def _made_again(topic: str, table: str, known: str, found: str) -> str:
         f"topic {topic!r} was deleted and created again since it was landed in {table}: its UUID was {known} and is "
         f"{found}, so its offsets are of other records; land it into another table"
     )
-
-
-@contextmanager
-def _translate_errors(run: _TableRun) -> Iterator[None]:
-    try:
-        yield
-    except StreamingQueryException as error:
-        cause = run.failure or error
-        if isinstance(cause, StreamError):
-            raise cause from error
-        raise PipelineError(
-            f"landing {run.topic!r} in {run.target.name} stopped: {first_line(cause)}; nothing is lost: repair the "
-            "cause and run it again"
-        ) from cause
-    except (PySparkException, Py4JError) as error:
-        raise PipelineError(
-            f"landing {run.topic!r} in {run.target.name} could not start: {first_line(error)}"
-        ) from error

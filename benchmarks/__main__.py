@@ -18,6 +18,7 @@ from benchmarks.cases.cores import measure_cores
 from benchmarks.cases.extras import measure_extras
 from benchmarks.cases.filters import measure_filters
 from benchmarks.cases.inverse_bloom import measure_inverse_bloom
+from benchmarks.cases.landing import measure_landing
 from benchmarks.cases.latency import measure_latency
 from benchmarks.cases.memory import measure_memory
 from benchmarks.cases.reconcile import measure_reconcile
@@ -41,6 +42,7 @@ from benchmarks.reporting.render import (
     AUDIT,
     CHUNKS,
     GROWTH,
+    LANDING,
     PARTS,
     PIPELINE,
     RECOVERY,
@@ -189,6 +191,17 @@ def many_chunks(messages: int, rounds: int, output: Path, page: Path) -> None:
     """Measure Spark's data source over 10,000 chunks; updates docs/performance.md."""
     _run([partial(measure_chunks, messages=messages, rounds=rounds)], output)
     update_pages([CHUNKS], output, page)
+
+
+@main.command()
+@messages_option
+@rounds_option
+@output_option
+@page_option
+def landing(messages: int, rounds: int, output: Path, page: Path) -> None:
+    """Measure job land and Spark's own file sink; updates docs/performance.md."""
+    _run([partial(measure_landing, messages=messages, rounds=rounds)], output)
+    update_pages([LANDING], output, page)
 
 
 @main.command()

@@ -21,6 +21,7 @@ from benchmarks.cases.chunks import ManyChunks
 from benchmarks.cases.cores import CoreUse
 from benchmarks.cases.extras import Extras
 from benchmarks.cases.inverse_bloom import FixedTables
+from benchmarks.cases.landing import Landings
 from benchmarks.cases.latency import Latency
 from benchmarks.cases.memory import MemoryUse
 from benchmarks.cases.reconcile import Reconcile
@@ -62,6 +63,7 @@ Result = (
     | filters.Filters
     | Aggregated
     | ManyChunks
+    | Landings
     | Audits
 )
 View = Literal["results", "details"]
@@ -117,6 +119,7 @@ PIPELINE: Final = Part(
     "`make bench-pipeline`", {"filters": filters.Filters, "aggregate": Aggregated}
 )
 CHUNKS: Final = Part("`python -m benchmarks many-chunks`", {"many_chunks": ManyChunks})
+LANDING: Final = Part("`python -m benchmarks landing`", {"landing": Landings})
 AUDIT: Final = Part("`make bench-audit`", {"audit": Audits})
 PARTS: Final = (
     PEERS,
@@ -126,6 +129,7 @@ PARTS: Final = (
     SCALE,
     PIPELINE,
     CHUNKS,
+    LANDING,
     AUDIT,
     RECOVERY,
     FAILOVER,

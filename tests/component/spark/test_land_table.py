@@ -175,7 +175,7 @@ def test_the_offsets_survive_compaction_and_expired_snapshots(
     spark: SparkSession, streams: CreateStream, table: Place
 ) -> None:
     stream = streams(partitions=PARTITIONS)
-    fill(stream, 1_000)
+    fill(stream, 150)
     land(spark, stream, table, TableOptions(compact_every=1))
     if table.target.format is ICEBERG:
         catalog = table.target.catalog
@@ -191,25 +191,45 @@ def test_the_offsets_survive_compaction_and_expired_snapshots(
         assert "dedupestream.landed" not in snapshot["summary"]
 
     assert land(spark, stream, table).records == 0
-    fill(stream, 300)
-    assert land(spark, stream, table).records == 300
+    fill(stream, 50)
+    assert land(spark, stream, table).records == 50
     assert table.rows(spark) == expected(stream.clean())
 
 
+@pytest.mark.parametrize("kept", [0, 1], ids=["none", "the first"])
 def test_after_a_rollback_what_was_rolled_back_lands_again(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path, kept: int
+) -> None:
+    """Before its first batch the table has a row of somebody else."""
+    table = place(spark, ICEBERG, tmp_path)
+    spark.sql(f"CREATE TABLE {table.name} (note STRING) USING iceberg")
+    spark.sql(f"INSERT INTO {table.name} VALUES ('mine')")  # noqa: S608 (the name is of this test)
+    stream = streams(partitions=PARTITIONS)
+    for _ in range(2):
+        fill(stream, 20)
+        land(spark, stream, table)
+    snapshots = spark.table(f"{table.name}.snapshots").orderBy("committed_at").collect()
+    theirs, _start, first, _second = snapshots
+    at = first if kept else theirs
+    call = f"{table.target.catalog}.system.rollback_to_snapshot('shop.orders', {at['snapshot_id']})"
+    spark.sql(f"CALL {call}")
+
+    assert land(spark, stream, table).records == 40 - 20 * kept
+    assert spark.table(table.name).where("note = 'mine'").count() == 1
+    spark.sql(f"DELETE FROM {table.name} WHERE note = 'mine'")  # noqa: S608
+    assert table.rows(spark) == expected(stream.clean())
+
+
+def test_a_table_that_is_written_anew_keeps_its_offsets(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
     table = place(spark, ICEBERG, tmp_path)
     stream = streams(partitions=PARTITIONS)
-    fill(stream, 200)
+    fill(stream, 20)
     land(spark, stream, table)
-    [*_, at] = spark.table(f"{table.name}.snapshots").orderBy("committed_at").collect()
-    fill(stream, 200)
-    land(spark, stream, table)
-    call = f"{table.target.catalog}.system.rollback_to_snapshot('shop.orders', {at['snapshot_id']})"
-    spark.sql(f"CALL {call}")
+    spark.table(table.name).writeTo(table.name).using("iceberg").createOrReplace()
 
-    assert land(spark, stream, table).records == 200
+    assert land(spark, stream, table).records == 0
     assert table.rows(spark) == expected(stream.clean())
 
 

@@ -8,6 +8,7 @@ from benchmarks.cases.chunks import ManyChunks, Planned
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
 from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
+from benchmarks.cases.landing import PARQUET, SPARKS_OWN, Landing, Landings
 from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun
 from benchmarks.cases.router import RouterPair, RouterUse
 from benchmarks.cases.router_latency import LatencyPair, RouterLatency
@@ -255,6 +256,21 @@ def many_chunks(*, plan: float = 0.5, everything: float = 9.0) -> ManyChunks:
             ),
             SparkRead(what="1 chunk in 10", records=99_000, seconds=3.0, cpu_seconds=4.0),
             SparkRead(what=rare, records=1_000, seconds=1.0, cpu_seconds=2.0),
+        ],
+    )
+
+
+def landings(*, cpu: float = 15.0) -> Landings:
+    """A result; `cpu` is the CPU seconds of `land`, those of Spark's own sink are 10."""
+    files = [1_000_000, 2_000_000, 4_000_000]
+    return Landings(
+        messages=1_000,
+        value_bytes=512,
+        batch=500,
+        days=3,
+        runs=[
+            Landing(what=what, seconds=5.0, cpu_seconds=seconds, files=files)
+            for what, seconds in ((SPARKS_OWN, 10.0), (PARQUET, cpu))
         ],
     )
 

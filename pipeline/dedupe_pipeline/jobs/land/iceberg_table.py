@@ -7,10 +7,10 @@ else was committed meanwhile, the commit fails, and both steps are repeated. `Ap
 writer uses, would repeat the commit without the comparison.
 
 The offsets are in the summary of each snapshot, which a rollback reverts with the rows, and in a property of the table,
-which is there when the snapshots have expired.
+which is there when the snapshots have expired. Another property has the offsets before the first batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,6 +21,7 @@ from dedupe_pipeline.errors import LandingOvertaken, NotShared, PipelineError, f
 from dedupe_pipeline.jobs.land.landed_offsets import PROPERTY, LandedOffsets
 from dedupe_pipeline.jobs.land.table import LandingTable, quote
 
+_START: Final = "dedupestream.start"
 _ATTEMPTS: Final = 20
 _CONFLICT: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 
@@ -65,7 +66,7 @@ class IcebergTable(LandingTable):
         partitions = ", ".join(["days(`timestamp`)", *partition_by])
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg PARTITIONED BY ({partitions}) "
-            f"{self._properties(start)}"
+            f"TBLPROPERTIES ('{PROPERTY}' = '{start.to_json()}', '{_START}' = '{start.to_json()}')"
         )
 
     def _adopt(self, start: LandedOffsets) -> None:
@@ -115,7 +116,8 @@ class IcebergTable(LandingTable):
             for file in files:
                 append.appendFile(file)
             append.set(PROPERTY, after.to_json()).commit()
-            transaction.updateProperties().set(PROPERTY, after.to_json()).commit()
+            properties = transaction.updateProperties().set(PROPERTY, after.to_json())
+            (properties if before else properties.set(_START, after.to_json())).commit()
             try:
                 # Not commitTransaction(), which would add the same to metadata that was not compared.
                 table.operations().commit(base, transaction.currentMetadata())
@@ -131,12 +133,22 @@ class IcebergTable(LandingTable):
 
 
 def _landed(metadata: Any) -> LandedOffsets | None:  # noqa: ANN401
-    """Return the offsets in the newest snapshot that has some, or in the property."""
-    for snapshot in _ancestors(metadata):
-        if text := (snapshot.summary() or {}).get(PROPERTY):
+    """Return the offsets in the newest snapshot that has some, or in a property."""
+    oldest = None
+    for oldest in _ancestors(metadata):
+        if text := _summary(oldest).get(PROPERTY):
             return LandedOffsets.from_json(text)
-    text = metadata.properties().get(PROPERTY)
+    batches = [s.sequenceNumber() for s in metadata.snapshots() if PROPERTY in _summary(s)]
+    # Rows of CREATE OR REPLACE TABLE … AS SELECT have no older snapshot either, but are younger than the batches.
+    is_rolled_back = (
+        batches and oldest and oldest.parentId() is None and oldest.sequenceNumber() < min(batches)
+    )
+    text = metadata.properties().get(_START if is_rolled_back else PROPERTY)
     return LandedOffsets.from_json(text) if text else None
+
+
+def _summary(snapshot: Any) -> Mapping[str, str]:  # noqa: ANN401
+    return snapshot.summary() or {}
 
 
 def _ancestors(metadata: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -13,6 +13,7 @@ from tests.unit.benchmarks.runs import (
     filters,
     fixed_tables,
     growth_use,
+    landings,
     latency,
     loop_run,
     many_chunks,
@@ -92,6 +93,11 @@ def test_each_goal_of_many_chunks_is_reached_or_missed_by_its_own_figure() -> No
     assert reached(many_chunks()) == [True, True]
     assert reached(many_chunks(plan=2.0)) == [False, True]
     assert reached(many_chunks(everything=3.9)) == [True, False]
+
+
+def test_the_goal_of_landing_is_reached_or_missed_by_its_own_figure() -> None:
+    assert reached(landings()) == [True]
+    assert reached(landings(cpu=15.1)) == [False]
 
 
 def test_each_goal_of_a_fixed_table_is_reached_or_missed_by_its_own_figure() -> None:

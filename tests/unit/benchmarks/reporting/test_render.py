@@ -46,6 +46,7 @@ from tests.unit.benchmarks.runs import (
     filters,
     fixed_tables,
     growth_use,
+    landings,
     latency,
     loop_run,
     many_chunks,
@@ -193,6 +194,7 @@ RESULTS: list[Result] = [
     filters(),
     aggregated((100, 9), (1000, 2), (100, 10), (1000, 4), (100, 11)),
     many_chunks(),
+    landings(),
     audits(),
 ]
 NAMES = [name_of(result) for result in RESULTS]
@@ -237,7 +239,7 @@ def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path)
     file = tmp_path / "result.svg"
     plot(result, file)
     assert file.exists() != (
-        name_of(result) in {"operator", "operator_load", "many_chunks", "audit"}
+        name_of(result) in {"operator", "operator_load", "many_chunks", "landing", "audit"}
     )
     assert not file.exists() or file.stat().st_size > 1000
 
@@ -288,6 +290,7 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ("aggregate", "| 1,000 | 3.0 | 333 | 6.0 | 1.0 | 167 |"),
         ("many_chunks", "| everything, filtered by Spark | 1,000 |  |  | 9.00 | 12.00 |"),
         ("many_chunks", "| 1 chunk in 1,000 | 1,000 | 10 | 0.50 | 1.00 | 2.00 |"),
+        ("landing", "| land, Parquet | 5.0 | 200 | 15.0 | 67 | 3 | 2.0 | 4.0 | 7 |"),
         (
             "audit",
             "| 64 | 1,000,000 | 950,000 | 100 | 19,500 | 10.00 | 100,000 | 60 | 3 | 1,024 |",

@@ -252,21 +252,24 @@ def test_aggregate_killed_in_the_middle_is_exactly_once(
 # -- bootstrap -----------------------------------------------------------------------------------------
 
 
-def test_bootstrap_writes_the_ids_to_a_directory_that_all_share(
-    cluster: SparkCluster, archive: Path, streams: CreateStream, tmp_path: Path
-) -> None:
-    """The ids are hashed, and their partitions computed, on the executors."""
+@pytest.fixture(name="to_bootstrap")
+def _to_bootstrap(streams: CreateStream) -> TestStream:
+    """Provide a stream to be repartitioned, whose output has some records twice."""
     stream = streams(partitions=1, id=JSON_ID, repartition={"partitions": PARTITIONS})
     now = int(time() * 1000)
     sent = [replace(message, partition=0, timestamp_ms=now) for message in orders(RECORDS)]
     produce(stream.bootstrap_servers, stream.output_topic, [*sent, *sent[:100]])
+    return stream
+
+
+def test_bootstrap_writes_the_ids_to_a_directory_that_all_share(
+    cluster: SparkCluster, archive: Path, to_bootstrap: TestStream
+) -> None:
+    """The ids are hashed, and their partitions computed, on the executors."""
     shared = cluster.shared / f"ids-{uuid4().hex[:8]}"
+    source = ("--from", f"topic:{to_bootstrap.output_topic}", "--output", shared)
 
-    def bootstrap(output: Path) -> subprocess.CompletedProcess[str]:
-        source = ("--from", f"topic:{stream.output_topic}", "--output", output)
-        return run(job_command(cluster, archive, "bootstrap", stream, *source))
-
-    done, refused = bootstrap(shared), bootstrap(tmp_path / "ids")
+    done = run(job_command(cluster, archive, "bootstrap", to_bootstrap, *source))
 
     assert done.returncode == 0, done.stderr
     files = sorted(map(str, shared.glob("partition=*/*.parquet")))
@@ -274,6 +277,16 @@ def test_bootstrap_writes_the_ids_to_a_directory_that_all_share(
     assert len(set(table["id16"].to_pylist())) == len(table) == RECORDS
     assert len({Path(file).parent for file in files}) == PARTITIONS
     assert (shared / "bootstrap-of.json").exists()
+
+
+@pytest.mark.matrix
+def test_bootstrap_refuses_an_output_that_executors_do_not_share(
+    cluster: SparkCluster, archive: Path, to_bootstrap: TestStream, tmp_path: Path
+) -> None:
+    source = ("--from", f"topic:{to_bootstrap.output_topic}", "--output", tmp_path / "ids")
+
+    refused = run(job_command(cluster, archive, "bootstrap", to_bootstrap, *source))
+
     assert refused.returncode == 2
     assert "all machines share" in refused.stderr
     assert not (tmp_path / "ids/bootstrap-of.json").exists()

@@ -279,6 +279,7 @@ def test_records_of_added_partitions_land_once(
     assert table.rows(spark) == expected(stream.clean())
 
 
+@of_one_format
 def test_fields_are_added_and_neither_removed_nor_changed(
     spark: SparkSession, streams: CreateStream, table: Place
 ) -> None:

@@ -27,7 +27,7 @@ EXAMPLE = REPOSITORY / "examples/kubernetes/aggregate/cronjob.yaml"
 NAME = "flights-hourly"
 SECRET = "flights-postgres"  # noqa: S105 # its name
 MESSAGES = 3_000
-BATCH = 200
+BATCH = 500
 SECONDS = 300.0  # a pod of Spark's on a busy machine
 
 JOB = job("flights_hourly")

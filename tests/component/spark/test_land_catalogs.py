@@ -1,8 +1,8 @@
-"""`land` into Iceberg tables of a database's catalog, on disks and on S3, as the command is run."""
+"""`land` into Iceberg tables of a database's catalog and on S3, and into Delta tables there, as the command is run."""
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,8 +16,8 @@ from tests.support.layers import matrix
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, TestBucket
-from tests.support.spark.jdbc_driver import postgres_driver
-from tests.support.spark.landed_table import Rows, expected, of_metadata
+from tests.support.spark.brought_jars import hadoop_aws, postgres_driver
+from tests.support.spark.landed_table import Rows, expected, of_delta_url, of_metadata
 from tests.support.spark.session import SMALL
 from tests.support.traffic.streams import TestStream
 
@@ -44,18 +44,21 @@ def catalog_in(database: TestDatabase) -> dict[str, str]:
 
 
 def run_land(stream: TestStream, catalog: Mapping[str, str]) -> str:
-    """Run the command with a catalog; return its last line."""
+    """Run the command for a table of a catalog; return its last line."""
     name = f"spark.sql.catalog.{TABLE.partition('.')[0]}"
     properties = {
-        **SMALL,
         "spark.driver.extraClassPath": str(postgres_driver()),
         name: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{name}.{key}": value for key, value in catalog.items()},
     }
-    table = [*ICEBERG, "--master", "local[2]"]
-    given = [each for key, value in properties.items() for each in ("--conf", f"{key}={value}")]
+    return run_command(stream, ICEBERG, properties)
+
+
+def run_command(stream: TestStream, table: Sequence[str], properties: Mapping[str, str]) -> str:
+    """Run the command with properties of Spark; return its last line."""
+    given = [f"--conf={key}={value}" for key, value in {**SMALL, **properties}.items()]
     done = subprocess.run(
-        [*COMMAND, str(stream.manifest), *table, *given],
+        [*COMMAND, str(stream.manifest), *table, "--master", "local[2]", *given],
         check=False,
         capture_output=True,
         text=True,
@@ -110,6 +113,41 @@ def test_on_s3_each_record_is_there_once(
 
     assert rows_in(database, {**storage, "s3.region": REGION}) == expected(stream.clean())
     assert any(key.endswith(".parquet") for key in bucket.objects("lake/"))
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1000)  # two Spark sessions, and at first 700 MB of jars
+def test_a_delta_table_on_s3_has_each_record_once(
+    streams: CreateStream, bucket: TestBucket
+) -> None:
+    """By one driver: Delta's commits on S3 are not safe between several."""
+    stream, place = streams(partitions=2), f"{bucket.name}/lake/orders"
+    endpoint = bucket.client.meta.endpoint_url
+    s3a = {
+        "endpoint": endpoint,
+        "endpoint.region": REGION,
+        "access.key": KEY_ID,
+        "secret.key": SECRET,
+        "path.style.access": "true",
+    }
+    properties = {
+        "spark.driver.extraClassPath": ":".join(map(str, hadoop_aws())),
+        **{f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()},
+    }
+    table = ("--format", "delta", "--table", f"s3a://{place}")
+    for records in (100, 50):
+        fill(stream, records)
+        last = run_command(stream, table, properties)
+        assert last.startswith(f"landed {records} records in 1 batches in ")
+
+    storage = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": KEY_ID,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_ALLOW_HTTP": "true",
+    }
+    assert of_delta_url(f"s3://{place}", storage) == expected(stream.clean())
 
 
 @pytest.mark.parametrize(

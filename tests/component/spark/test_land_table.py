@@ -233,6 +233,25 @@ def test_a_table_that_is_written_anew_keeps_its_offsets(
     assert table.rows(spark) == expected(stream.clean())
 
 
+def test_a_delta_table_of_the_catalog_lands_by_its_name(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    schema, directory = f"shop_{uuid4().hex[:8]}", tmp_path / "shop"
+    spark.sql(f"CREATE SCHEMA {schema} LOCATION '{directory}'")
+    target = TableTarget(format=DELTA, name=f"{schema}.orders")
+    table = Place(
+        target=target, name=target.name, directory=directory / "orders", warehouse=directory
+    )
+    stream = streams(partitions=PARTITIONS)
+    for records in (20, 10):
+        fill(stream, records)
+        assert land(spark, stream, table).records == records
+
+    assert land(spark, stream, table).records == 0
+    assert table.rows(spark) == expected(stream.clean())
+    spark.sql(f"DROP SCHEMA {schema} CASCADE")
+
+
 def test_a_delta_table_that_was_restored_is_refused(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:

@@ -27,11 +27,16 @@ def of_spark(spark: SparkSession, name: str) -> Rows:
 def of_other_engine(table_format: TableFormat, directory: Path) -> Rows:
     """Return the rows as pyiceberg reads the newest metadata of a Hadoop catalog, or delta-rs a Delta table."""
     if table_format is TableFormat.DELTA:
-        found = deltalake.DeltaTable(str(directory)).to_pyarrow_table(columns=_COLUMNS)
-        return _rows(found)
+        return of_delta_url(str(directory))
     versions = (directory / "metadata").glob("v*.metadata.json")
     newest = max(versions, key=lambda path: int(path.name.split(".")[0][1:]))
     return of_metadata(newest.as_uri())
+
+
+def of_delta_url(url: str, storage: Mapping[str, str] | None = None) -> Rows:
+    """Return the rows of a Delta table as delta-rs reads them."""
+    table = deltalake.DeltaTable(url, storage_options=dict(storage or {}))
+    return _rows(table.to_pyarrow_table(columns=_COLUMNS))
 
 
 def of_metadata(location: str, properties: Mapping[str, str] | None = None) -> Rows:

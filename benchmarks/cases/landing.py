@@ -91,16 +91,13 @@ def measure_landing(
     topic = testbed.create_topic("clean", partitions=_PARTITIONS)
     value_bytes = _fill(testbed.bootstrap_servers, topic, messages, report)
     lake = testbed.scratch / "lake"
-    properties = {
-        name: value
-        for each in TableFormat
-        for name, value in _target(each, lake).properties({}).items()
-        if name != "spark.sql.extensions"
-    }
+    properties = {"spark.driver.memory": _DRIVER_MEMORY}
+    for each in TableFormat:
+        properties = _target(each, lake).properties(properties)
     spark = spark_session(
         "landing",
         master=f"local[{_CORES}]",
-        properties={"spark.driver.memory": _DRIVER_MEMORY, **properties},
+        properties=properties,
         jars=lambda: [*spark_kafka(), *iceberg(), *delta()],
     )
     runs = []

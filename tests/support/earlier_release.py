@@ -10,16 +10,8 @@ from pathlib import Path
 from typing import Final
 
 _TREE: Final = Path(__file__).parents[2]
-_PACKAGES: Final = (
-    "crds",
-    "ids",
-    "kafka",
-    "operator",
-    "worker",
-    "tests/golden",
-    "tests/__init__.py",
-)
-_PATHS: Final = ("", "crds", "ids", "kafka", "operator", "worker")
+_PACKAGES: Final = ("crds", "filters", "ids", "kafka", "operator", "worker")
+_TESTS: Final = ("tests/golden", "tests/__init__.py")
 
 WITHOUT_FURTHER_FIELDS: Final = "7d7fd766bc45a1871c21aa83219a083599597144"
 
@@ -30,7 +22,7 @@ def unpack_earlier(commit: str, directory: Path) -> Path | None:
     if git is None:
         return None
     archive = subprocess.run(
-        [git, "archive", commit, *_PACKAGES], cwd=_TREE, capture_output=True, check=False
+        [git, "archive", commit, *_PACKAGES, *_TESTS], cwd=_TREE, capture_output=True, check=False
     )
     if archive.returncode:
         return None
@@ -42,7 +34,7 @@ def unpack_earlier(commit: str, directory: Path) -> Path | None:
 
 def with_earlier(tree: Path) -> dict[str, str]:
     """Return the environment of a process that runs that code."""
-    path = os.pathsep.join(str(tree / each) for each in _PATHS)
+    path = os.pathsep.join(str(tree / each) for each in ("", *_PACKAGES))
     return {**os.environ, "PYTHONPATH": path}
 
 

@@ -14,7 +14,13 @@ from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.kafka_source_options import ENDING, LIMITS, STARTING, refuse
 
 # Half the CPU time of a read with the client's defaults of 500 records a poll and 1 MiB a fetch.
-_FETCH = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+_FETCH = {
+    "kafka.max.poll.records": "5000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    # After each poll Spark asks for the ends of the topic, and the broker answers only after the fetch that the client
+    # has sent meanwhile. At the end of a topic that fetch waits: by default, each task takes half a second longer.
+    "kafka.fetch.max.wait.ms": "10",
+}
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 SCHEMA = (

@@ -74,16 +74,15 @@ def rows_in(database: TestDatabase, properties: Mapping[str, str] | None = None)
     return of_metadata(str(location), properties)
 
 
-@pytest.mark.timeout(1000)  # two Spark sessions
+@pytest.mark.timeout(900)  # a Spark session
 def test_a_catalog_in_a_database_has_each_record_once(
     streams: CreateStream, database: TestDatabase, tmp_path: Path
 ) -> None:
     stream = streams(partitions=2)
     catalog = {**catalog_in(database), "warehouse": (tmp_path / "lake").as_uri()}
-    for records in (100, 50):
-        fill(stream, records)
-        assert run_land(stream, catalog) == f"landed {records} records in 1 batches in {TABLE}"
+    fill(stream, 100)
 
+    assert run_land(stream, catalog) == f"landed 100 records in 1 batches in {TABLE}"
     assert rows_in(database) == expected(stream.clean())
 
 

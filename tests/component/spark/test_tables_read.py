@@ -14,6 +14,7 @@ from tests.component.spark.test_audit import CLEAN, PARTITIONS, RAW, defects, fi
 from tests.component.spark.test_bootstrap import HOUR_MS, orders
 from tests.component.spark.test_land_table import Place, land, place
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce_in_transaction
@@ -21,7 +22,7 @@ from tests.support.traffic.traffic import produce_in_transaction
 __all__ = ["spark"]
 
 
-@pytest.fixture(params=TableFormat, name="table")
+@pytest.fixture(params=[TableFormat.ICEBERG, matrix(TableFormat.DELTA)], name="table")
 def _table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Place:
     return place(spark, request.param, tmp_path)
 

@@ -91,7 +91,11 @@ def measure_landing(
     topic = testbed.create_topic("clean", partitions=_PARTITIONS)
     value_bytes = _fill(testbed.bootstrap_servers, topic, messages, report)
     lake = testbed.scratch / "lake"
-    properties = {"spark.driver.memory": _DRIVER_MEMORY}
+    properties = {
+        "spark.driver.memory": _DRIVER_MEMORY,
+        # The table of the round before is deleted behind the catalog's back.
+        f"spark.sql.catalog.{_CATALOG}.cache-enabled": "false",
+    }
     for each in TableFormat:
         properties = _target(each, lake).properties(properties)
     spark = spark_session(

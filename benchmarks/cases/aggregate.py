@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 from benchmarks.cases.filters_spark import cpu_seconds_by_process
 from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.stream import stream_of
 from benchmarks.harness.testbed import Testbed, client
-from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.servers.postgres import EmbeddedPostgres
 from dedupe_pipeline.jobs.aggregate import AggregateJob, Postgres, aggregate, load_job
 from dedupe_pipeline.session import spark_session
@@ -92,7 +91,7 @@ class _Bench:
     """Runs of the example's job over one topic, each with its own database."""
 
     def __init__(self, servers: str, topic: str, records: int) -> None:
-        self._stream = _stream(servers, topic)
+        self._stream = stream_of(servers, f"{topic}-raw", topic)
         self._job: AggregateJob = load_job(_JOB)
         self._records = records
         self._numbers = count()
@@ -146,20 +145,3 @@ def _send(servers: str, topic: str, records: int) -> None:
                 producer.poll(0.1)
     if producer.flush(_FLUSH_SECONDS):
         raise BenchmarkFailed(f"the broker took no record for {_FLUSH_SECONDS:.0f} s")
-
-
-def _stream(servers: str, topic: str) -> DedupeStream:
-    """Return a stream whose clean topic exists already."""
-    spec = {
-        "kafka": {"bootstrapServers": servers},
-        "input": {"topic": f"{topic}-raw"},
-        "output": {"topic": topic},
-        "id": {"from": "Key"},
-    }
-    document = {
-        "apiVersion": "dedupestream.io/v1alpha1",
-        "kind": "DedupeStream",
-        "metadata": {"name": "flights"},
-        "spec": spec,
-    }
-    return parse_manifest(document, "the benchmark's manifest")

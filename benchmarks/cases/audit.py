@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.spark_jvm import Written, jvm_of, peak_bytes, written
+from benchmarks.harness.stream import stream_of
 from benchmarks.harness.testbed import Testbed, client
-from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.jobs.audit import AuditResult, audit
 from dedupe_pipeline.session import spark_session
@@ -121,7 +121,7 @@ def measure_audit(testbed: Testbed, *, records: int, report: Callable[[str], Non
             testbed.create_topic(name, partitions=_PARTITIONS) for name in ("raw", "clean")
         )
         output = _fill(testbed.bootstrap_servers, (raw, clean), many, size, report)
-        stream = _stream(testbed.bootstrap_servers, raw, clean)
+        stream = stream_of(testbed.bootstrap_servers, raw, clean)
         filled.append(_Filled(stream, size, many, output))
     events = testbed.scratch / "events"
     events.mkdir()
@@ -287,18 +287,3 @@ def _original(number: int) -> int:
     if place != REPEATED_ONE_IN - 1 or not block:
         return number
     return block * _MIX % block * REPEATED_ONE_IN + 1
-
-
-def _stream(servers: str, raw: str, clean: str) -> DedupeStream:
-    document = {
-        "apiVersion": "dedupestream.io/v1alpha1",
-        "kind": "DedupeStream",
-        "metadata": {"name": "audited"},
-        "spec": {
-            "kafka": {"bootstrapServers": servers},
-            "input": {"topic": raw},
-            "output": {"topic": clean},
-            "id": {"from": "Key"},
-        },
-    }
-    return parse_manifest(document, "the benchmark's manifest")

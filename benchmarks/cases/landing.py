@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.spark_jvm import jvm_of
+from benchmarks.harness.stream import stream_of
 from benchmarks.harness.testbed import Testbed, client
 from benchmarks.harness.traffic import HEADERS, key_of, value_of
-from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.jobs.land.job import land
 from dedupe_pipeline.jobs.land.table_job import land_table
@@ -90,6 +90,7 @@ def measure_landing(
     """Each kind once to warm up, then in turns. Raises BenchmarkFailed."""
     topic = testbed.create_topic("clean", partitions=_PARTITIONS)
     value_bytes = _fill(testbed.bootstrap_servers, topic, messages, report)
+    stream = stream_of(testbed.bootstrap_servers, f"{topic}-raw", topic)
     lake = testbed.scratch / "lake"
     properties = {
         "spark.driver.memory": _DRIVER_MEMORY,
@@ -107,7 +108,7 @@ def measure_landing(
     runs = []
     try:
         for turn in range(rounds + 1):
-            for what, run in _kinds(spark, _stream(testbed.bootstrap_servers, topic), lake).items():
+            for what, run in _kinds(spark, stream, lake).items():
                 report(f"{what}, round {turn} of {rounds}")
                 one = _measured(spark, what, run, lake)
                 if (found := _rows(lake)) != messages:
@@ -208,19 +209,3 @@ def _fill(servers: str, topic: str, messages: int, report: Callable[[str], None]
     if producer.flush(_FLUSH_SECONDS):
         raise BenchmarkFailed(f"the broker took no record for {_FLUSH_SECONDS:.0f} s")
     return len(value)
-
-
-def _stream(servers: str, topic: str) -> DedupeStream:
-    """Return a stream whose clean topic exists already."""
-    document = {
-        "apiVersion": "dedupestream.io/v1alpha1",
-        "kind": "DedupeStream",
-        "metadata": {"name": "landed"},
-        "spec": {
-            "kafka": {"bootstrapServers": servers},
-            "input": {"topic": f"{topic}-raw"},
-            "output": {"topic": topic},
-            "id": {"from": "Key"},
-        },
-    }
-    return parse_manifest(document, "the benchmark's manifest")

@@ -215,8 +215,12 @@ def test_what_is_remembered_ages_out_and_a_late_repeat_is_not_lost(
         return counts(judged(spark, stream, directory).total)
 
     assert audited("a0@1 b0@1 c0@1", "a0@1 b0@1 c0@1") == {}
-    assert audited("d0@40 e0@40 f0@40", "d0@40 e0@40 f0@40") == {}
-    assert [path.name for path in directory.glob("generation=*")] == ["generation=2"]
+    assert audited("d0@20 e0@20 f0@20", "d0@20 e0@20 f0@20") == {}
+    assert audited("g0@40 h0@40 i0@40", "g0@40 h0@40 i0@40") == {}
+    assert sorted(path.name for path in directory.glob("generation=*")) == [
+        "generation=2",
+        "generation=3",
+    ]
     # b is of what is no longer remembered, e of what is.
     found = audited("b1@41 e1@41 x0@41 j0@41", "e1@41 j0@41")
     assert found == {"removed": 1, "lost": 1, "duplicated": 1}

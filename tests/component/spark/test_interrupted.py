@@ -79,6 +79,18 @@ def test_a_landing_that_is_stopped_early_ends_with_the_code_of_the_signal(
     assert landed(output) == expected(stream.clean())
 
 
+@pytest.mark.matrix
+@pytest.mark.timeout(900)  # a Spark session
+def test_a_landing_that_is_to_go_on_ends_well_with_sigterm(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    stream, output, log = streams(partitions=2), tmp_path / "landed", tmp_path / "log"
+    fill(stream, 100)
+    with running(log, stream, "land", f"--output={output}", "--every=1s") as process:
+        wait_for(lambda: landed(output).total() > 0, "a batch", explain=log.read_text)
+        assert ended(process, signal.SIGTERM) == 0, log.read_text()
+
+
 def test_a_stop_that_comes_when_all_is_landed_leaves_nothing(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:

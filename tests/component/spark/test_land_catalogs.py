@@ -115,7 +115,7 @@ def test_on_s3_each_record_is_there_once(
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1000)  # two Spark sessions, and at first 700 MB of jars
+@pytest.mark.timeout(1000)  # two Spark sessions, and at first 600 MB of jars
 def test_a_delta_table_on_s3_has_each_record_once(
     streams: CreateStream, bucket: TestBucket
 ) -> None:

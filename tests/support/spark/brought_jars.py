@@ -17,5 +17,5 @@ def postgres_driver() -> Path:
 
 
 def hadoop_aws() -> list[Path]:
-    """Return S3A with its AWS SDK, locked by their checksums: 700 MB."""
+    """Return S3A with its AWS SDK, locked by their checksums: 600 MB."""
     return resolve("hadoop-aws", _HADOOP_AWS, locks=_LOCKS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dedupe_pipeline.errors import RequestRefused
 from dedupe_pipeline.runtime import jars
+from dedupe_pipeline.runtime.hadoop_paths import spark_path
 
 _EXTENSIONS = "spark.sql.extensions"
 
@@ -88,7 +89,7 @@ class TableTarget:
     def _hadoop_catalog(self) -> dict[str, str]:
         warehouse = str(self.warehouse)
         if ":" not in warehouse:
-            warehouse = Path(warehouse).absolute().as_uri()
+            warehouse = spark_path(Path(warehouse))
         name = f"spark.sql.catalog.{self.catalog}"
         return {
             name: "org.apache.iceberg.spark.SparkCatalog",

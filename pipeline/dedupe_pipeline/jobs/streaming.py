@@ -18,7 +18,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_pipeline.errors import PipelineError, first_line
-from dedupe_pipeline.jobs.written_files import spark_path
+from dedupe_pipeline.runtime.hadoop_paths import spark_path
 
 _STOP_CHECK_SECONDS = 1
 _RETRY_SECONDS = 1.0

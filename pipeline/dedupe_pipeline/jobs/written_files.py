@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 from uuid import uuid4
 
 from pyarrow import parquet
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 
 from dedupe_crds.local_path import NotLocal, local_path
 from dedupe_pipeline.errors import NotShared
+from dedupe_pipeline.runtime.hadoop_paths import path_of, spark_path
 from dedupe_pipeline.runtime.portable import parallelism
 
 _PROBES_A_CORE: Final = 4
@@ -35,18 +35,6 @@ def local_output(path: Path) -> Path:
         return local_path(path).absolute()
     except NotLocal as error:
         raise NotShared(str(error)) from error
-
-
-def spark_path(path: Path) -> str:
-    """Return a path of this machine for Spark's readers and writers.
-
-    Without a scheme, Spark takes it as a path of Hadoop's default file system, on many clusters HDFS. Hadoop does not
-    decode URLs, so they are not `Path.as_uri`'s.
-
-    >>> spark_path(Path("/data/my orders"))
-    'file:///data/my orders'
-    """
-    return f"file://{path.absolute()}"
 
 
 def check_written(directory: Path, rows: int, output: Path) -> None:
@@ -72,13 +60,12 @@ def check_shared(spark: SparkSession, location: str) -> None:
     Raises:
         NotShared: the driver does not find all files.
     """
-    path = urlsplit(location)
     default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001 (Spark has no other access)
-    scheme = path.scheme or urlsplit(default).scheme
+    scheme = urlsplit(location).scheme or urlsplit(default).scheme
     if scheme != "file" or str(spark.sparkContext.master).startswith("local"):
         return
     # Readers and VACUUM ignore names that begin with an underscore.
-    probe = Path(url2pathname(path.path)).absolute() / "_dedupestream" / uuid4().hex
+    probe = path_of(location) / "_dedupestream" / uuid4().hex
     tasks = _PROBES_A_CORE * parallelism(spark)
     numbers = spark.range(0, tasks, 1, tasks).withColumn("task", F.col("id"))
     try:

@@ -58,7 +58,7 @@ class Place:
 
 def place(spark: SparkSession, table_format: TableFormat, tmp_path: Path) -> Place:
     """Name a table; of Iceberg in a new catalog of the session."""
-    warehouse = tmp_path / "lake"
+    warehouse = tmp_path / "my lake"
     if table_format is DELTA:
         directory = warehouse / "orders"
         target = TableTarget(format=DELTA, name=str(directory))

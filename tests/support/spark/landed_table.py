@@ -30,7 +30,7 @@ def of_other_engine(table_format: TableFormat, directory: Path) -> Rows:
         return of_delta_url(str(directory))
     versions = (directory / "metadata").glob("v*.metadata.json")
     newest = max(versions, key=lambda path: int(path.name.split(".")[0][1:]))
-    return of_metadata(newest.as_uri())
+    return of_metadata(f"file://{newest}")  # Iceberg does not decode URLs
 
 
 def of_delta_url(url: str, storage: Mapping[str, str] | None = None) -> Rows:

@@ -29,12 +29,12 @@ def test_a_table_that_cannot_be_is_refused(
 
 
 def test_a_warehouse_is_a_catalog_of_a_directory() -> None:
-    properties = TableTarget(format=ICEBERG, name="lake.shop.orders", warehouse="data").properties(
-        {}
-    )
+    target = TableTarget(format=ICEBERG, name="lake.shop.orders", warehouse="my data")
+
+    properties = target.properties({})
 
     assert properties[f"{CATALOG}.type"] == "hadoop"
-    assert properties[f"{CATALOG}.warehouse"] == (Path.cwd() / "data").as_uri()
+    assert properties[f"{CATALOG}.warehouse"] == f"file://{Path.cwd()}/my data"
 
 
 def test_what_is_configured_is_kept() -> None:

@@ -27,7 +27,8 @@ from dedupe_pipeline.jobs.audit.memory import Generation, Memory, Offsets, State
 from dedupe_pipeline.jobs.audit.parallel import read_tasks
 from dedupe_pipeline.jobs.audit.positions import in_task, place_in_task, records_before, task_of
 from dedupe_pipeline.jobs.audit.ranges import Ranges
-from dedupe_pipeline.jobs.written_files import check_written, spark_path
+from dedupe_pipeline.jobs.written_files import check_written
+from dedupe_pipeline.runtime.hadoop_paths import spark_path
 from dedupe_pipeline.runtime.portable import parallelism
 from dedupe_pipeline.source import read_range
 

@@ -36,7 +36,8 @@ from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     key_partition,
     record_id,
 )
-from dedupe_pipeline.jobs.written_files import check_written, local_output, spark_path
+from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.runtime.hadoop_paths import spark_path
 from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_range
 from dedupe_pipeline.table_target import TableTarget

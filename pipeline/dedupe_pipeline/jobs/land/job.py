@@ -55,7 +55,8 @@ from dedupe_pipeline.jobs.streaming import (
     left_before,
     run_batches,
 )
-from dedupe_pipeline.jobs.written_files import check_written, local_output, spark_path
+from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.runtime.hadoop_paths import spark_path
 from dedupe_pipeline.runtime.portable import refuse_remote
 from dedupe_pipeline.source import read_clean_stream
 

@@ -24,14 +24,18 @@ from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, RecordsExpired
 from dedupe_kafka.offsets import OffsetRange
 
+# How often the client asks whether its queue has room for the next fetch. With 5, a range and the seek to the next one
+# take 6 ms instead of 2; with 0, a full queue costs half a core, with 1 a fiftieth.
+_QUEUE_BACKOFF_MS: Final = 1
+
 BULK: Final[Mapping[str, int]] = {
     "fetch.message.max.bytes": 2 << 20,
-    "fetch.queue.backoff.ms": 5,
+    "fetch.queue.backoff.ms": _QUEUE_BACKOFF_MS,
     "queued.max.messages.kbytes": 4 << 10,
 }
 SPARSE: Final[Mapping[str, int]] = {
     "fetch.message.max.bytes": 64 << 10,
-    "fetch.queue.backoff.ms": 5,
+    "fetch.queue.backoff.ms": _QUEUE_BACKOFF_MS,
     "queued.min.messages": 1,
 }
 

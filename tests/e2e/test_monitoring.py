@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from tests.cluster.chart import NAMESPACE
 from tests.component.chart.rendering import of_kind, render
 from tests.e2e.support.copied import copied_stream
@@ -60,6 +62,7 @@ def without_data(prometheus: PrometheusServer, wanted: set[str]) -> list[str]:
     return sorted(each for each in wanted if not prometheus.query(each))
 
 
+@pytest.mark.timeout(600)  # three streams start together, on a machine that other tests use
 def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket: S3Server) -> None:
     objects = render(MONITORED)
     (rule,) = of_kind(objects, "PrometheusRule").values()

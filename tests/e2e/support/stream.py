@@ -19,7 +19,7 @@ from tests.support.crashes import aftermath
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 
-READY_SECONDS = 120.0
+READY_SECONDS = 180.0
 """How long a stream may take until all its partitions are ready."""
 
 KIND = f"dedupestreams.{GROUP}"
@@ -270,10 +270,13 @@ class ClusterStream(TestStream):
         return aftermath.judged(self)
 
     def _explain(self) -> str:
+        """Return what a stream that is late is judged by, the short parts first: long reports are cut."""
         try:
-            status: Any = self.get().get("status")
             pods = self.kubectl("get", "pods", "-o", "wide")
+            warnings = self.kubectl("get", "events", "--field-selector", "type=Warning")
+            status: Any = self.get().get("status") or {}
         except KubectlFailed as error:
             return str(error)
+        fields = "\n".join(f"{name}: {json.dumps(status[name])}" for name in sorted(status))
         operator = operator_diagnostics(environment.current())
-        return f"{json.dumps(status, indent=1)}\n{pods}\n{operator}"
+        return f"{pods}\n{warnings}\n{fields}\n{operator}"

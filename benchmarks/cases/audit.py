@@ -5,7 +5,6 @@ Both topics are filled with messages that are a function of their number, as if 
 
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from threading import Event, Thread
 from typing import Final, NamedTuple
 
@@ -72,11 +71,14 @@ class Audits(Model):
     cores: int
     partitions: int
     driver_memory: str
-    load: float
-    """The load of the machine meanwhile: as many processes wanted to run on average."""
     is_warm: bool = False
     """An audit came before those that were measured, so that Java had compiled most of it."""
     runs: list[AuditRun]
+
+    @property
+    def share_of_cores(self) -> float:
+        """The share of the cores' time that Spark got, in the run with the least."""
+        return min(run.cpu_seconds / (run.seconds * self.cores) for run in self.runs)
 
     @property
     def smallest(self) -> AuditRun:
@@ -143,14 +145,12 @@ def measure_audit(testbed: Testbed, *, records: int, report: Callable[[str], Non
             began = _now_ms()
             run = _run(testbed, spark, each, report)
             runs[began, _now_ms()] = run
-        load = float(Path("/proc/loadavg").read_text().split()[2])
     finally:
         spark.stop()
     return Audits(
         cores=_CORES,
         partitions=_PARTITIONS,
         driver_memory=_DRIVER_MEMORY,
-        load=load,
         is_warm=True,
         runs=[
             run.model_copy(update={"written": written(events, *period)})

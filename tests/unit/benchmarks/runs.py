@@ -175,20 +175,19 @@ def aggregated(*runs: tuple[int, float]) -> Aggregated:
     )
 
 
-def audits(*, load: float = 1.0) -> Audits:
+def audits(*, seconds: float = 10.0) -> Audits:
     """A result for small and large values: a record takes 10 and 20 µs of CPU time."""
     return Audits(
         cores=2,
         partitions=2,
         driver_memory="2g",
-        load=load,
         runs=[
             AuditRun(
                 value_bytes=value_bytes,
                 records=1_000_000,
                 output_records=950_000,
                 topic_bytes=1 << 27,
-                seconds=100.0,
+                seconds=seconds,
                 cpu_seconds=1.95 * micros,
                 peak_bytes=1 << 30,
                 written=Written(shuffled=117_000_000, spilled=3_000_000),

@@ -293,7 +293,7 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ("landing", "| land, Parquet | 5.0 | 200 | 15.0 | 67 | 3 | 2.0 | 4.0 | 7 |"),
         (
             "audit",
-            "| 64 | 1,000,000 | 950,000 | 100 | 19,500 | 10.00 | 100,000 | 60 | 3 | 1,024 |",
+            "| 64 | 1,000,000 | 950,000 | 10 | 195,000 | 10.00 | 100,000 | 60 | 3 | 1,024 |",
         ),
         # A terabyte has 12.5 billion such records, and the output 95 % of them.
         ("audit", "| 64 | 12.5 billion | 68 | 8.5 | 1.1 | 1,462 |"),
@@ -305,8 +305,8 @@ def test_figures_are_those_of_the_result(name: str, row: str) -> None:
 
 
 def test_an_audit_on_a_busy_machine_says_so() -> None:
-    assert "20 processes wanted its 2 cores" in all_of(audits(load=20.0))
-    assert "processes wanted" not in all_of(audits(load=2.0))
+    assert "Spark got 49% of the 2 cores" in all_of(audits(seconds=20.0))
+    assert "Spark got" not in all_of(audits(seconds=10.0))
 
 
 def test_without_keys_ours_is_shown_with_the_part_of_its_routers() -> None:

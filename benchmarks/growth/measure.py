@@ -23,8 +23,9 @@ from benchmarks.growth.result import GrowthUse, Learner
 from benchmarks.growth.sender import Sent
 from benchmarks.growth.timeline import Received, Steps, partitions_of
 from benchmarks.harness.check import Verdict, check_all_partitions
-from benchmarks.harness.processes import BenchmarkFailed, Process, manifest_of
+from benchmarks.harness.processes import BenchmarkFailed, Process
 from benchmarks.harness.router import UNKEYED_SPEC
+from benchmarks.harness.stream import manifest_of
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import VALUE_BYTES, Traffic, send_to, traffic
 from dedupe_crds.manifest import load_manifest

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Self, cast
+from typing import Final, NamedTuple, Self
 
 import httpx
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.stream import NAMESPACE, manifest_of
 from benchmarks.harness.testbed import GroupOffset
 from benchmarks.harness.topics import ensure_topics
 from dedupe_crds.manifest import load_manifest
@@ -26,7 +26,6 @@ _STOP_SECONDS: Final = 30.0
 _COMMAND_SECONDS: Final = 70.0  # the worker's own limit for a command is 60 s
 _TOKEN: Final = "bench"  # noqa: S105 # of workers on this machine's own address
 _LOG_LINES: Final = 15
-_NAMESPACE: Final = "bench"
 
 
 class BenchmarkFailed(Exception):
@@ -177,7 +176,7 @@ class Worker(ServingProcess):
         self.began = time.monotonic()
         home.mkdir(parents=True, exist_ok=True)
         self.state_dir = home / "state"
-        self.group = f"{_NAMESPACE}.{output_topic}"
+        self.group = f"{NAMESPACE}.{output_topic}"
         self.partition = partition
         self._bootstrap_servers, self._input_topic = bootstrap_servers, input_topic
         manifest, token = home / "stream.yaml", home / "token"
@@ -252,26 +251,3 @@ class Worker(ServingProcess):
                 elif sample.name == "dedupe_records_consumed_total":
                     consumed = int(sample.value)
         return consumed, stages
-
-
-def manifest_of(
-    bootstrap_servers: str, input_topic: str, output_topic: str, spec: Mapping[str, object]
-) -> str:
-    """Return a stream named after its output topic.
-
-    `spec` may have more fields of its output.
-    """
-    output = cast("dict[str, object]", spec.get("output", {}))
-    document = {
-        "apiVersion": "dedupestream.io/v1alpha1",
-        "kind": "DedupeStream",
-        "metadata": {"name": output_topic, "namespace": _NAMESPACE},
-        "spec": {
-            "kafka": {"bootstrapServers": bootstrap_servers},
-            "input": {"topic": input_topic},
-            "id": {"from": "Key"},
-            **spec,
-            "output": {"topic": output_topic, **output},
-        },
-    }
-    return yaml.safe_dump(document)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.processes import ServingProcess, manifest_of
+from benchmarks.harness.processes import ServingProcess
+from benchmarks.harness.stream import manifest_of
 from benchmarks.harness.topics import ensure_topics
 from benchmarks.harness.traffic import ID_HEADER
 from dedupe_crds.manifest import load_manifest

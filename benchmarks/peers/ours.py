@@ -12,8 +12,8 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Final
 
-from benchmarks.harness.processes import manifest_of
 from benchmarks.harness.router import UNKEYED_SPEC
+from benchmarks.harness.stream import manifest_of
 from benchmarks.harness.topics import ensure_topics
 from benchmarks.peers.peer import PARTITIONS, Command, Job, Peer
 from dedupe_crds.manifest import load_manifest

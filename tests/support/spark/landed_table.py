@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
+from dedupe_pipeline.runtime.hadoop_paths import spark_path
 from dedupe_pipeline.table_target import TableFormat
 from tests.support.checker.record import Record
 
@@ -30,7 +31,7 @@ def of_other_engine(table_format: TableFormat, directory: Path) -> Rows:
         return of_delta_url(str(directory))
     versions = (directory / "metadata").glob("v*.metadata.json")
     newest = max(versions, key=lambda path: int(path.name.split(".")[0][1:]))
-    return of_metadata(f"file://{newest}")  # Iceberg does not decode URLs
+    return of_metadata(spark_path(newest))
 
 
 def of_delta_url(url: str, storage: Mapping[str, str] | None = None) -> Rows:

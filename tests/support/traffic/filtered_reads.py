@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
 from click.testing import CliRunner
 
 from dedupe_filters.bloom import may_contain
@@ -13,6 +12,7 @@ from dedupe_local.cli import main
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Record
 from tests.support.traffic.chunks import HEADER, as_records
+from tests.support.traffic.streams import stream_manifest
 
 
 def read(
@@ -36,20 +36,8 @@ def read(
 
 def manifest(directory: Path, servers: str, topic: str, **filter_spec: object) -> Path:
     """Write a manifest whose output is the topic."""
-    document = {
-        "apiVersion": "dedupestream.io/v1alpha1",
-        "kind": "DedupeStream",
-        "metadata": {"name": "indexed"},
-        "spec": {
-            "kafka": {"bootstrapServers": servers},
-            "input": {"topic": "raw"},
-            "output": {"topic": topic, "filter": filter_spec or {"from": "Header", "name": HEADER}},
-            "id": {"from": "Key"},
-        },
-    }
-    path = directory / f"{topic}.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return path
+    output = {"topic": topic, "filter": filter_spec or {"from": "Header", "name": HEADER}}
+    return stream_manifest(directory, servers, f"{topic}-raw", topic, output=output).manifest
 
 
 def index(directory: Path, servers: str, topic: str, **filter_spec: object) -> str:

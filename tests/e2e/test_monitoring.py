@@ -36,6 +36,7 @@ DASHBOARD_VARIABLES = {"$stream": ".*", "$__rate_interval": "1m"}
 COMPARISON = re.compile(r"\s*(?:==|!=|<=?|>=?)\s*(?:bool\s+)?[\d.]+")
 SELECTOR = re.compile(r"\b(?:dedupe_|process_)\w+(?:\{[^}]*\})?|\bup\{[^}]*\}")
 COUNT = 2_000
+START_SECONDS = 180.0  # three streams start together
 DATA_SECONDS = 120.0
 
 
@@ -62,7 +63,7 @@ def without_data(prometheus: PrometheusServer, wanted: set[str]) -> list[str]:
     return sorted(each for each in wanted if not prometheus.query(each))
 
 
-@pytest.mark.timeout(600)  # three streams start together, on a machine that other tests use
+@pytest.mark.timeout(600)  # the sum of its deadlines, on a machine that other tests use
 def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket: S3Server) -> None:
     objects = render(MONITORED)
     (rule,) = of_kind(objects, "PrometheusRule").values()
@@ -79,7 +80,7 @@ def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket:
     for stream in (copied, routed, stuck):
         stream.apply()
     for stream in (copied, routed, stuck):
-        stream.wait_until_ready()
+        stream.wait_until_ready(deadline_seconds=START_SECONDS)
     routed.wait_for_routers(1)
 
     with running_prometheus(monitors, rule["spec"]) as prometheus:

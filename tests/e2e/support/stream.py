@@ -19,7 +19,7 @@ from tests.support.crashes import aftermath
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 
-READY_SECONDS = 180.0
+READY_SECONDS = 120.0
 """How long a stream may take until all its partitions are ready."""
 
 KIND = f"dedupestreams.{GROUP}"

@@ -8,7 +8,8 @@ at 16 bits an id, and those are looked up in RocksDB.
 Layout: a list of word tables ("slabs"), each four times as large as the one before, but not larger than what the
 generation still takes until it is sealed. A slab takes one id for every quarter word (16 bits an id), then the next
 one is begun, so memory follows the number of ids. Each slab costs one more lookup and more false positives, so the
-small ones do not stay: the hashes of the first ids are kept, and added to the larger slab instead. An id's word is the
+small ones do not stay: the hashes of the first ids are kept, and added to the larger slab instead. That begins when the
+small one is half full, some with each batch: all at once would hold up the loop for 50 to 100 ms. An id's word is the
 product of the hash's upper half with the number of words, divided by 2^32: any number of words will do, and a table
 folds to half of its size by joining neighbours (`trim`).
 Source: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007); Lemire, "Fast random
@@ -29,6 +30,8 @@ _FIRST_SLAB_IDS: Final = 4 << 15  # 256 KiB
 # 22 MB of hashes, until the next slab takes them.
 _EARLY_IDS: Final = (1 + 4 + 16) * _FIRST_SLAB_IDS
 _GROWTH: Final = 4
+# Of the first ids, so many go to the next slab with each new one. Two would do: all of a slab in its second half.
+_MOVED_PER_ID: Final = 3
 # A generation that grows beyond its expected size grows by eighths of it.
 _BEYOND: Final = 8
 # Sizes are multiples of it, so that they can be halved ten times.
@@ -86,6 +89,7 @@ class BloomFilter:
         self._most_ids = most_ids
         self.slabs = list(slabs)
         self._early: Hashes | None = None
+        self._next: Slab | None = None
         if not self.slabs:
             self.slabs = [_slab(max(expected_ids, min(_FIRST_SLAB_IDS, most_ids)))]
             if self._capacity <= _EARLY_IDS:
@@ -94,7 +98,7 @@ class BloomFilter:
     @property
     def nbytes(self) -> int:
         """Return the size in memory, in bytes."""
-        return sum(slab.words.nbytes for slab in self.slabs)
+        return sum(slab.words.nbytes for slab in (*self.slabs, self._next) if slab)
 
     def add(self, hashes: Hashes) -> None:
         """Add ids by their hashes."""
@@ -103,10 +107,11 @@ class BloomFilter:
                 self._grow()
             room = self.slabs[-1].room
             now, hashes = hashes[:room], hashes[room:]
+            _add(self.slabs[-1], now)
             if self._early is not None:
                 held = self._capacity - room
                 self._early[held : held + len(now)] = now
-            _add(self.slabs[-1], now)
+                self._move(self._early[: held + len(now)], _MOVED_PER_ID * len(now))
 
     def may_contain(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return for each hash False if its id was certainly never added."""
@@ -117,7 +122,7 @@ class BloomFilter:
 
         For a filter to which few or no more ids will be added.
         """
-        self._early = None
+        self._early = self._next = None
         slab = self.slabs[-1]
         while slab.room * 2 >= slab.words.size * _IDS_PER_WORD and slab.words.size % 2 == 0:
             slab.words = slab.words[0::2] | slab.words[1::2]
@@ -127,15 +132,31 @@ class BloomFilter:
     def _capacity(self) -> int:
         return sum(slab.words.size for slab in self.slabs) * _IDS_PER_WORD
 
-    def _grow(self) -> None:
+    def _move(self, early: Hashes, most: int) -> None:
+        """Add up to `most` of the first ids to the next slab, once this one is half full."""
+        if self._next is None:
+            half = self._capacity // 2
+            if len(early) < half or self._capacity >= self._most_ids:
+                return
+            self._next = _slab(self._capacity + self._next_ids)
+        moved = self._next.words.size * _IDS_PER_WORD - self._next.room
+        _add(self._next, early[moved : moved + most])
+
+    @property
+    def _next_ids(self) -> int:
+        """Return the number of ids that the filter takes after its next growth, in addition."""
         held = self._capacity
         grown = (_GROWTH - 1) * held + _FIRST_SLAB_IDS
-        ids = min(grown, max(self._most_ids - held, self._most_ids // _BEYOND))
+        return min(grown, max(self._most_ids - held, self._most_ids // _BEYOND))
+
+    def _grow(self) -> None:
         if self._early is None:
-            self.slabs.append(_slab(ids))
+            self.slabs.append(_slab(self._next_ids))
             return
-        self.slabs = [_slab(held + ids)]
-        _add(self.slabs[0], self._early[:held])
+        if self._next is None:  # beyond what the generation is expected to hold
+            self._next = _slab(self._capacity + self._next_ids)
+        self._move(self._early[: self._capacity], self._capacity)
+        self.slabs, self._next = [self._next], None
         if self._capacity > _EARLY_IDS:
             self._early = None
 

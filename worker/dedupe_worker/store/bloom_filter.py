@@ -5,11 +5,12 @@ done for a whole batch at once in numpy, at about 0.01 us an id, where a RocksDB
 generation. There are no false negatives: an id that was added is always found. Of the others, under 2 % are found too
 at 16 bits an id, and those are looked up in RocksDB.
 
-Layout: a list of word tables ("slabs"), each four times as large as the one before, but not larger than what the
-generation still takes until it is sealed. A slab takes one id for every quarter word (16 bits an id), then the next
-one is begun, so memory follows the number of ids. Each slab costs one more lookup and more false positives, so the
-small ones do not stay: the hashes of the first ids are kept, and added to the larger slab instead. That begins when the
-small one is half full, some with each batch: all at once would hold up the loop for 50 to 100 ms. An id's word is the
+Layout: a list of word tables ("slabs"). A slab takes one id for every quarter word (16 bits an id), then a larger one
+is begun, so memory follows the number of ids; none is larger than what the generation still takes until it is sealed.
+Each slab costs one more lookup and more false positives, so the small ones do not stay: the hashes of the first ids are
+kept, and added to the larger slab instead. That begins when the small one is half full, some with each batch: all at
+once would hold up the loop for 100 ms. The slab that gets the last of them has room for 16 times as many ids, so a
+generation of up to 44 M ids has a single slab unless it was opened again while it was filled. An id's word is the
 product of the hash's upper half with the number of words, divided by 2^32: any number of words will do, and a table
 folds to half of its size by joining neighbours (`trim`).
 Source: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007); Lemire, "Fast random
@@ -32,6 +33,7 @@ _EARLY_IDS: Final = (1 + 4 + 16) * _FIRST_SLAB_IDS
 _GROWTH: Final = 4
 # Of the first ids, so many go to the next slab with each new one. Two would do: all of a slab in its second half.
 _MOVED_PER_ID: Final = 3
+_LAST_GROWTH: Final = 16  # of the slab that the early ids stay in
 # A generation that grows beyond its expected size grows by eighths of it.
 _BEYOND: Final = 8
 # Sizes are multiples of it, so that they can be halved ten times.
@@ -146,7 +148,9 @@ class BloomFilter:
     def _next_ids(self) -> int:
         """Return the number of ids that the filter takes after its next growth, in addition."""
         held = self._capacity
-        grown = (_GROWTH - 1) * held + _FIRST_SLAB_IDS
+        keeps_early = _GROWTH * held + _FIRST_SLAB_IDS <= _EARLY_IDS
+        growth = _GROWTH if keeps_early else _LAST_GROWTH
+        grown = (growth - 1) * held + _FIRST_SLAB_IDS
         return min(grown, max(self._most_ids - held, self._most_ids // _BEYOND))
 
     def _grow(self) -> None:

@@ -19,6 +19,7 @@ from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.bloom_filter import BloomFilter, Hashes, hash_ids
 from dedupe_worker.store.bloom_filter_file import save_bloom_filter
 from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.read_threads import ReadThreads
 from dedupe_worker.values import without_owner
 
 _SCAN_KEYS: Final = 100_000
@@ -147,20 +148,20 @@ def multi_get(family: Rdict, ids: list[bytes]) -> list[bytes | None]:
 
 
 def lookup_values(
-    generations: Sequence[OpenGeneration], ids: Sequence[bytes], hashes: Hashes
+    generations: Sequence[OpenGeneration],
+    ids: Sequence[bytes],
+    hashes: Hashes,
+    threads: ReadThreads,
 ) -> dict[bytes, bytes]:
     """Return the values of the known ids, from the newest generation that has each.
 
     Generations are oldest first.
     """
-    values: dict[bytes, bytes] = {}
-    for generation in reversed(generations):
+    asked = []
+    for generation in generations:
         rows = np.flatnonzero(generation.may_contain(hashes)).tolist()
-        asked = [ids[row] for row in rows if ids[row] not in values]
-        if asked:
-            found = generation.values(asked)
-            values.update((i, v) for i, v in zip(asked, found, strict=True) if v)
-    return values
+        asked.append((generation.values, [ids[row] for row in rows]))
+    return threads.read(asked)
 
 
 def held_ids(generations: Sequence[OpenGeneration], ids: Sequence[bytes]) -> dict[str, list[bytes]]:

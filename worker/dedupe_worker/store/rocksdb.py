@@ -47,6 +47,7 @@ from dedupe_worker.store.generation import (
 )
 from dedupe_worker.store.metadata import NO_RECORDS, LastRecords, StoreMetadata, next_metadata
 from dedupe_worker.store.progress import Report, Step, no_report
+from dedupe_worker.store.read_threads import ReadThreads
 from dedupe_worker.values import UNKNOWN_OWNER
 
 
@@ -76,6 +77,7 @@ class Store(DescribedStore):
             report=report,
         )
         self._report = report
+        self._threads = ReadThreads()
         with self._families.errors_at_opening(), ExitStack() as handles:
             self._db, self._generations = self._families.open(handles)
             handles.pop_all()
@@ -99,7 +101,7 @@ class Store(DescribedStore):
     def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
         """Return the values of the ids in the store, from the newest generation of each."""
         with self._families.errors("reading the store"):
-            return lookup_values(self._generations, ids, hashes)
+            return lookup_values(self._generations, ids, hashes, self._threads)
 
     def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
         """Return the values of a few ids, each with its newest generation."""
@@ -255,6 +257,7 @@ class Store(DescribedStore):
 
     def close(self) -> None:
         """Save the filters, flush, and close all files, even if a flush fails."""
+        self._threads.close()
         for number, generation in enumerate(self._generations):
             step = partial(self._report, Step.SAVING_FILTERS, number, len(self._generations))
             step()

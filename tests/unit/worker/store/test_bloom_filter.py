@@ -104,6 +104,26 @@ def test_a_filter_takes_little_more_than_the_generation_is_expected_to_hold() ->
     assert bloom_filter.nbytes < 1.2 * 2 * 2 * count, "beyond it grows by small steps"
 
 
+@pytest.mark.parametrize(
+    ("most_ids", "nbytes"),
+    [(40_000_000, 80_000_000), (1 << 40, 88_000_000)],
+    ids=["a generation", "without a bound"],
+)
+def test_the_slab_after_the_early_ids_takes_a_generation_and_no_more_than_16_times_their_number(
+    most_ids: int, nbytes: int
+) -> None:
+    count = 21 * FIRST_SLAB_IDS
+    hashes = hash_ids(Random(4).randbytes(16 * (count + 1)))
+    bloom_filter = BloomFilter(most_ids=most_ids)
+    bloom_filter.add(hashes[:count])
+    (slab,) = bloom_filter.slabs
+    assert slab.words.nbytes == 2 * count, "tables follow the ids until then"
+    bloom_filter.add(hashes[count:])
+    assert len(bloom_filter.slabs) == 1
+    assert nbytes <= bloom_filter.nbytes < 1.01 * nbytes
+    assert bloom_filter.may_contain(hashes).all()
+
+
 @pytest.mark.parametrize("count", [0, 1, 10_000, 140_000, 300_000])
 def test_trimming_forgets_nothing_and_leaves_less_than_twice_what_is_needed(count: int) -> None:
     bloom_filter, hashes = BloomFilter(), hash_ids(Random(3).randbytes(16 * (count + 200_000)))

@@ -44,7 +44,7 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
-	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
+	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -156,6 +156,9 @@ bench-peers: setup check-java ## Compare with other systems that deduplicate; ne
 bench-routers: setup check-java ## Measure routers, also beside other systems; needs a JDK; updates docs/performance*.md
 	$(BIN)/python -m benchmarks routers $(ARGS)
 	$(BIN)/python -m benchmarks.peers --unkeyed
+
+bench-change: setup check-java ## Compare CPU time and latency with an earlier commit: make bench-change BEFORE=v0.1.0
+	$(BIN)/python -m benchmarks change --before $(BEFORE) $(ARGS)
 
 bench-growth: setup check-java ## Measure a stream that gets more partitions under load; updates docs/performance*.md
 	$(BIN)/python -m benchmarks growth $(ARGS)

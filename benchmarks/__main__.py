@@ -13,6 +13,7 @@ import click
 from benchmarks.cases.ageing import measure_ageing
 from benchmarks.cases.aggregate import measure_aggregate
 from benchmarks.cases.audit import measure_audit
+from benchmarks.cases.change import measure_change
 from benchmarks.cases.chunks import measure_chunks
 from benchmarks.cases.cores import measure_cores
 from benchmarks.cases.extras import measure_extras
@@ -40,6 +41,7 @@ from benchmarks.reporting.command import (
 )
 from benchmarks.reporting.render import (
     AUDIT,
+    CHANGE,
     CHUNKS,
     GROWTH,
     LANDING,
@@ -268,6 +270,26 @@ def audit(records: int, output: Path, page: Path) -> None:
     """Measure the audit of large topics; updates docs/performance.md."""
     _run([partial(measure_audit, records=records)], output)
     update_pages([AUDIT], output, page)
+
+
+@main.command()
+@click.option("--before", "commit", required=True, help="The earlier commit.")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=100),
+    default=95_000,
+    help="Messages a second while latency is measured.",
+)
+@messages_option
+@click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds of both versions.")
+@_seconds
+@output_option
+@page_option
+def change(**options: Any) -> None:  # noqa: ANN401 # those above
+    """Compare with an earlier commit in one run; updates docs/performance.md."""
+    output, page = options.pop("output"), options.pop("page")
+    _run([partial(measure_change, **options)], output)
+    update_pages([CHANGE], output, page)
 
 
 @main.command()

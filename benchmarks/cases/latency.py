@@ -9,7 +9,7 @@ the n-th message sent for the first time: other benchmarks check that each arriv
 are not counted: the workers' first transaction, the broker's first segments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -107,7 +107,7 @@ def measure_latency(
         for interval in (None, *intervals_ms):
             what = "without a worker" if interval is None else f"commit interval {interval} ms"
             report(f"{rate:,} messages/s, {what}")
-            runs.append(_run(testbed, rate=rate, seconds=seconds, interval_ms=interval))
+            runs.append(run_latency(testbed, rate=rate, seconds=seconds, interval_ms=interval))
         return runs
 
     return Latency(
@@ -123,7 +123,18 @@ def _default(runs: Sequence[LatencyRun]) -> LatencyRun:
     return next(run for run in runs if run.commit_interval_ms == DEFAULT_INTERVAL_MS)
 
 
-def _run(testbed: Testbed, *, rate: int, seconds: float, interval_ms: int | None) -> LatencyRun:
+def run_latency(
+    testbed: Testbed,
+    *,
+    rate: int,
+    seconds: float,
+    interval_ms: int | None,
+    environment: Mapping[str, str] | None = None,
+) -> LatencyRun:
+    """Measure a worker with this commit interval, or none. Raises BenchmarkFailed.
+
+    `environment` are variables of the worker in addition to this process's own.
+    """
     source = testbed.create_topic("paced")
     if interval_ms is None:
         run = measure_run(testbed, source, source, rate=rate, seconds=seconds)
@@ -132,7 +143,8 @@ def _run(testbed: Testbed, *, rate: int, seconds: float, interval_ms: int | None
     target = testbed.create_topic("paced-clean")
     tuning = {"commitInterval": f"{interval_ms}ms"}
     home = testbed.scratch / target
-    with Worker(home, testbed.bootstrap_servers, source, target, tuning) as worker:
+    topics = (testbed.bootstrap_servers, source, target)
+    with Worker(home, *topics, tuning, environment=environment) as worker:
         worker.wait_until_ready()
         run = measure_run(testbed, source, target, rate=rate, seconds=seconds, worker=worker)
         run = run.model_copy(update={"commit_interval_ms": interval_ms})

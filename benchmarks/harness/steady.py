@@ -84,11 +84,12 @@ def run_workers(
     cores: Sequence[Cores | None] = (None,),
     tuning: Mapping[str, object] | None = None,
     spec: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
     with_stages: bool = False,
 ) -> LoopRun:
     """Run a worker for each of `cores`, on the partitions from 0 on.
 
-    Each is bound to its cores unless they are None. `tuning` and `spec` are as in `Worker`. `with_stages` reads the
+    Each is bound to its cores unless they are None. The other arguments are as in `Worker`. `with_stages` reads the
     stages of the first worker. Raises BenchmarkFailed.
     """
     testbed, topic, sent = backlog
@@ -98,7 +99,13 @@ def run_workers(
         workers = []
         for partition, own in enumerate(cores):
             home = testbed.scratch / f"{target}-{partition}"
-            worker = Worker(home, servers, topic, target, tuning, spec=spec, partition=partition)
+            worker = Worker(
+                home,
+                *(servers, topic, target, tuning),
+                spec=spec,
+                partition=partition,
+                environment=environment,
+            )
             running.enter_context(worker)
             if own:
                 pin(worker.pid, own)

@@ -17,6 +17,7 @@ from rich.markdown import Markdown
 from benchmarks.cases import ageing, filters
 from benchmarks.cases.aggregate import Aggregated
 from benchmarks.cases.audit import Audits
+from benchmarks.cases.change import Change
 from benchmarks.cases.chunks import ManyChunks
 from benchmarks.cases.cores import CoreUse
 from benchmarks.cases.extras import Extras
@@ -65,6 +66,7 @@ Result = (
     | ManyChunks
     | Landings
     | Audits
+    | Change
 )
 View = Literal["results", "details"]
 
@@ -121,9 +123,11 @@ PIPELINE: Final = Part(
 CHUNKS: Final = Part("`python -m benchmarks many-chunks`", {"many_chunks": ManyChunks})
 LANDING: Final = Part("`python -m benchmarks landing`", {"landing": Landings})
 AUDIT: Final = Part("`make bench-audit`", {"audit": Audits})
+CHANGE: Final = Part("`make bench-change`", {"change": Change})
 PARTS: Final = (
     PEERS,
     WORKER,
+    CHANGE,
     ROUTERS,
     GROWTH,
     SCALE,

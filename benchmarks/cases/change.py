@@ -1,0 +1,172 @@
+"""CPU time and latency before and after a change: an earlier commit and this version, in one run.
+
+Processes of both take turns at the same backlogs, and each round begins with the other one. The first round is not
+counted, because a new broker compiles its code meanwhile. steady.py and latency.py define what is measured. The broker,
+the sender and the receiver are this version's.
+"""
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Callable, Mapping
+from os import pathsep
+from pathlib import Path
+from statistics import median
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from benchmarks.cases.extras import KINDS, OWNERS, PLAIN
+from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, LatencyRun, run_latency
+from benchmarks.cases.router import PARTITIONS, run_router
+from benchmarks.harness.model import Model
+from benchmarks.harness.steady import Backlog, LoopRun, run_bare, run_workers
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender, send_to, traffic
+
+Version = Literal["before", "after"]
+VERSIONS: Final[tuple[Version, ...]] = ("before", "after")
+
+_REPOSITORY: Final = Path(__file__).parents[2]
+_WORK: Final = (
+    ("passed, 5% repeats", 0.05, PLAIN),
+    ("30% repeats, dropped", 0.3, PLAIN),
+    ("30% repeats, to a topic", 0.3, OWNERS),
+    ("5% repeats, to a topic, conflicts too", 0.05, "and conflicts"),
+    ("5% repeats, with chunk filters", 0.05, "filters"),
+)
+ROUTER: Final = "a router, 4 partitions"
+BARE: Final = "bare loop"
+"""It is the same before and after."""
+
+
+class Costs(Model):
+    """CPU microseconds of a message in each round."""
+
+    what: str
+    before: list[float]
+    after: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """Return the median of after : before."""
+        return median(b / a for a, b in zip(self.before, self.after, strict=True))
+
+
+class Change(Model):
+    """All rounds; latency at `rate` messages per second."""
+
+    base: str
+    """The earlier commit, and the first line of its message."""
+    messages: int
+    rate: int
+    costs: list[Costs]
+    latency: dict[Version, list[LatencyRun]]
+
+    def cost(self, what: str) -> Costs:
+        """Return the costs of this name."""
+        return next(each for each in self.costs if each.what == what)
+
+    def share(self, version: Version) -> float:
+        """Return the share of the bare loop's messages per CPU second, the median."""
+        bare, worker = self.cost(BARE), self.cost(_WORK[0][0])
+        pairs = zip(getattr(bare, version), getattr(worker, version), strict=True)
+        return median(a / b for a, b in pairs)
+
+    def percentile(self, version: Version, percent: float) -> float:
+        """Return the median of the rounds, in milliseconds."""
+        return median(run.quantile(percent) for run in self.latency[version])
+
+    def percentiles(self, version: Version, percent: float) -> list[float]:
+        """Return those of all rounds, the lowest first."""
+        return sorted(run.quantile(percent) for run in self.latency[version])
+
+
+class _Turn(NamedTuple):
+    """Something to measure with the environment of a version."""
+
+    what: str
+    run: Callable[[Mapping[str, str]], LoopRun]
+
+
+def measure_change(
+    testbed: Testbed,
+    *,
+    commit: str,
+    messages: int,
+    rate: int,
+    rounds: int,
+    seconds: float,
+    report: Callable[[str], None],
+) -> Change:
+    """Measure `rounds` rounds of both versions. Raises BenchmarkFailed, or if git does."""
+    environments: dict[Version, Mapping[str, str]] = {
+        "before": {"PYTHONPATH": _packages_of(commit, testbed.scratch / "before")},
+        "after": {},
+    }
+    report(f"sending {messages:,} messages for each kind of backlog")
+    turns = _turns(testbed, messages)
+    costs: dict[str, dict[Version, list[float]]] = {
+        turn.what: {"before": [], "after": []} for turn in turns
+    }
+    latency: dict[Version, list[LatencyRun]] = {"before": [], "after": []}
+    for number in range(rounds + 1):
+        order = VERSIONS if number % 2 else VERSIONS[::-1]
+        for turn in turns:
+            for version in order:
+                report(f"round {number} of {rounds}: {turn.what}, {version}")
+                run = turn.run(environments[version])
+                costs[turn.what][version] += [1e6 / run.per_cpu_second] * bool(number)
+        for version in order:
+            report(f"round {number} of {rounds}: {rate:,} messages/s, {version}")
+            paced = run_latency(
+                testbed,
+                rate=rate,
+                seconds=seconds,
+                interval_ms=DEFAULT_INTERVAL_MS,
+                environment=environments[version],
+            )
+            latency[version] += [paced] * bool(number)
+    return Change(
+        base=_git("log", "-1", "--format=%h %s", commit).decode().strip(),
+        messages=messages,
+        rate=rate,
+        costs=[Costs(what=what, **each) for what, each in costs.items()],
+        latency=latency,
+    )
+
+
+def _turns(testbed: Testbed, messages: int) -> list[_Turn]:
+    backlogs = {rate: _send(testbed, messages, rate) for _, rate, _ in _WORK}
+    sent = traffic(messages, keyed=False)
+    unkeyed = testbed.create_topic("unkeyed", partitions=PARTITIONS)
+    send_to(testbed.bootstrap_servers, unkeyed, sent, np.arange(messages) % PARTITIONS)
+
+    def working(rate: float, kind: str) -> Callable[[Mapping[str, str]], LoopRun]:
+        return lambda of: run_workers(backlogs[rate], spec=KINDS[kind], environment=of)
+
+    return [
+        _Turn(BARE, lambda _: run_bare(backlogs[_WORK[0][1]])),
+        *(_Turn(what, working(rate, kind)) for what, rate, kind in _WORK),
+        _Turn(ROUTER, lambda of: run_router(Backlog(testbed, unkeyed, sent), of)),
+    ]
+
+
+def _send(testbed: Testbed, messages: int, repeat_rate: float) -> Backlog:
+    sent = traffic(messages, repeat_rate=repeat_rate)
+    topic = testbed.create_topic("change")
+    Sender(testbed.bootstrap_servers, topic).send(sent.numbers, sent.value)
+    return Backlog(testbed, topic, sent)
+
+
+def _packages_of(commit: str, directory: Path) -> str:
+    """Extract a commit; return the path of its packages."""
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as archive:
+        archive.extractall(directory, filter="data")
+    return pathsep.join(sorted({str(each.parent) for each in directory.glob("*/dedupe_*/")}))
+
+
+def _git(*arguments: str) -> bytes:
+    return subprocess.run(
+        ["git", *arguments], cwd=_REPOSITORY, check=True, stdout=subprocess.PIPE
+    ).stdout

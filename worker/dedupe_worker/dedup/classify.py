@@ -19,7 +19,7 @@ from confluent_kafka import Message
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.batch import Header, Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
-from dedupe_ids.origin import strip_origins
+from dedupe_ids.origin import BatchOrigins, strip_origins
 from dedupe_worker.dedup.policy import Policy, late_before
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
@@ -181,20 +181,20 @@ class Classifier:
     def identify(self, records: list[Message]) -> Identified:
         """Take the ids of a batch, and the headers that routers have added."""
         self._on_read(records)
-        headers = None if self._routed_from is None else strip_origins(records)
+        came_from = None if self._routed_from is None else strip_origins(records)
         ids = self._extract(records)
         offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
-        owners = self._owners(headers, offsets)
+        owners = self._owners(came_from, offsets)
         times = timestamps(records)
         values = self._layout.encode(owners_of(owners[ids.rows]), records, ids.rows, times)
         return Identified(ids.rows, ids.packed, values, offsets, times, owners)
 
-    def _owners(self, headers: Sequence[bytes | None] | None, offsets: Offsets) -> Offsets:
+    def _owners(self, came_from: BatchOrigins | None, offsets: Offsets) -> Offsets:
         """Return the owner of each record; of one through no router, its own place."""
-        if headers is None or self._routed_from is None:
+        if came_from is None or self._routed_from is None:
             return offsets | np.uint64(self._partition << OFFSET_BITS)
         own = self._routed_from, self._partition
-        return self._window.store.origins.owners(headers, lambda _: own, offsets)
+        return self._window.store.origins.owners(came_from, own, offsets)
 
     @property
     def _names(self) -> Origins | None:

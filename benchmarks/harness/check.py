@@ -58,7 +58,8 @@ def check_deduplicated(
 ) -> Output:
     """Judge the output of a worker."""
     times = np.ones(len(sent.first_at), np.int64)
-    return judge(_read(bootstrap_servers, topic, partition), times, sent.value)
+    records = _read(bootstrap_servers, topic, partition)
+    return judge(records, times, sent.value, keyed=sent.keyed)
 
 
 def check_copied(bootstrap_servers: str, topic: str, sent: Traffic, partition: int = 0) -> Output:
@@ -114,12 +115,12 @@ def without_origins(
     def stripped() -> Iterator[Message]:
         remaining = iter(records)
         while batch := [*islice(remaining, _BATCH)]:
-            for record, origin in zip(batch, strip_origins(batch), strict=True):
+            for record, place in zip(batch, strip_origins(batch).which.tolist(), strict=True):
                 number, partition = number_in(record.value()), record.partition() or 0
                 if 0 <= number < messages:
                     if first_in[number] < 0:
                         first_in[number] = partition
-                    if origin is None or first_in[number] != partition:
+                    if place < 0 or first_in[number] != partition:
                         strays.append(record)
                 yield record
 

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.source import read_range
-from dedupe_worker.dedup.classify import AGE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
+from dedupe_worker.dedup.side_headers import AGE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
 from examples.flights.outcome import Explained
 
 

@@ -3,7 +3,8 @@
 The worker uses it for its transactions, the backfill for chunks that it reads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from operator import itemgetter, methodcaller
 from typing import Final, NamedTuple
 
 from dedupe_filters.bloom import build, full
@@ -11,6 +12,8 @@ from dedupe_filters.values import FilterSource, Record
 from dedupe_filters.wire_format import ChunkFilter, Origin, encode
 
 _NOW: Final = 0  # librdkafka replaces it by the time of sending
+_TIMESTAMP: Final = methodcaller("timestamp")
+_MILLISECONDS: Final = itemgetter(1)  # of (type, milliseconds)
 
 
 class FilterRecord(NamedTuple):
@@ -31,7 +34,7 @@ class FilterBuilder:
         self._source = source
         self._size_bytes = size_bytes
         self._topic_id = topic_id
-        self._value_of = source.extractor()
+        self._values_of = source.batch_extractor()
         self._full = full(size_bytes)
         self.clear()
 
@@ -49,17 +52,16 @@ class FilterBuilder:
         """
         return len(self._values)
 
-    def add(self, records: Iterable[Record]) -> None:
-        """Add records to the open range; about 0.3 us a record for a header's value."""
-        value_of, values = self._value_of, self._values
-        latest = self._latest_ms
-        for record in records:
-            self.records += 1
-            latest = max(latest, record.timestamp()[1])
-            value = value_of(record)
-            if value is None or len(values) <= self._full:
-                values.add(value)
-        self._latest_ms = latest
+    def add(self, records: Sequence[Record]) -> None:
+        """Add records to the open range; about 0.2 us a record for a header's value."""
+        if not records:
+            return
+        self.records += len(records)
+        latest_ms = max(map(_MILLISECONDS, map(_TIMESTAMP, records)))
+        self._latest_ms = max(self._latest_ms, latest_ms)
+        found = set(self._values_of(records))
+        # A full filter matches all values anyway, but "no value" is said apart from it.
+        self._values |= found if len(self._values) <= self._full else found & {None}
 
     def finish(self, first_offset: int, last_offset: int, origin: Origin) -> FilterRecord:
         """Return the filter of the added records, and begin the next range.

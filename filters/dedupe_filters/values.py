@@ -6,6 +6,7 @@ with the wanted ones, get the same bytes.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from dedupe_crds.spec.filter_from import FilterFrom
@@ -90,6 +91,25 @@ class FilterSource:
             return None if found is None else str(found).encode() or None
 
         return value_of
+
+    def batch_extractor(self) -> Callable[[Iterable[Record]], list[bytes | None]]:
+        """Return the function that extracts the values of many records, as `extractor`."""
+        if self.kind is FilterFrom.HEADER:
+            return partial(_last_headers, self.where)
+        value_of = self.extractor()
+        return lambda records: [value_of(record) for record in records]
+
+
+def _last_headers(name: str, records: Iterable[Record]) -> list[bytes | None]:
+    """Return the value of the last header of this name: a call for each takes longer."""
+    found: list[bytes | None] = []
+    for record in records:
+        last: str | bytes | None = None
+        for key, value in record.headers() or ():  # type: ignore[str-unpack] # they are pairs
+            if key == name:
+                last = value
+        found.append((last.encode() if isinstance(last, str) else last) or None)
+    return found
 
 
 def _header_extractor(name: str) -> ValueOf:

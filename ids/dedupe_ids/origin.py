@@ -12,13 +12,15 @@ producer's header of this name survives.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
+from numpy.typing import NDArray
 
 from dedupe_ids.batch import Header
 from dedupe_ids.runs import runs_of
+from dedupe_kafka.offsets import Place
 
 HEADER: Final = "dedupe-origin"
 
@@ -26,8 +28,8 @@ _VERSION: Final = 1
 _LAYOUT: Final = Struct(">BHHI")
 _OFFSET_AT: Final = 3
 _OFFSET_BYTES: Final = 6
-OFFSET_SLICE: Final = slice(_OFFSET_AT, _OFFSET_AT + _OFFSET_BYTES)
-"""The bytes of the offset in a header's value; the others are the same for all records of a partition."""
+_OFFSET_END: Final = _OFFSET_AT + _OFFSET_BYTES
+_NONE: Final = -1
 _LOW_BITS: Final = 32
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 
@@ -64,7 +66,7 @@ def encode_origins(records: Sequence[Message]) -> list[bytes]:
         values = np.tile(np.frombuffer(whole, np.uint8), (len(run), 1))
         offsets = np.fromiter(map(Message.offset, run), ">u8", len(run))
         big_endian = offsets.view(np.uint8).reshape(-1, 8)
-        values[:, OFFSET_SLICE] = big_endian[:, 8 - _OFFSET_BYTES :]
+        values[:, _OFFSET_AT:_OFFSET_END] = big_endian[:, 8 - _OFFSET_BYTES :]
         found += values.view(f"V{len(whole)}").ravel().tolist()
     return found
 
@@ -81,21 +83,45 @@ def decode_origin(value: bytes | str | None) -> Origin | None:
     return Origin(topic.decode(), partition, (high << _LOW_BITS) | low)
 
 
-def strip_origins(records: Iterable[Message]) -> list[bytes | None]:
-    """Take the origins off records, which are then as their producers wrote them.
+class BatchOrigins(NamedTuple):
+    """The places where producers wrote the n records of a batch.
 
-    Return the value of each header; None for a record that came through no router.
+    The place of each is `places[which]`, of shape (n,); -1 is a record that came through no router. `offsets` (n,) are
+    those there.
     """
-    values: list[bytes | None] = []
+
+    places: list[Place]
+    which: NDArray[np.intp]
+    offsets: NDArray[np.uint64]
+
+
+def strip_origins(records: Iterable[Message]) -> BatchOrigins:
+    """Take the origins off records, which are then as their producers wrote them."""
+    found: dict[
+        bytes, int
+    ] = {}  # by the bytes that are not the offset: few, so each is decoded once
+    places: list[Place] = []
+    which, values = [], []
     for record in records:
         headers: list[Header] | None = record.headers()  # type: ignore[assignment] # of a consumer they are a list
         value = headers[-1][1] if headers and headers[-1][0] == HEADER else None
-        if headers is None or value is None or decode_origin(value) is None:
-            values.append(None)
-            continue
-        record.set_headers(headers[:-1] or None)  # type: ignore[arg-type] # a record without headers has None
-        values.append(value)
-    return values
+        at = _NONE
+        if headers and value is not None:
+            key = value[:_OFFSET_AT] + value[_OFFSET_END:]
+            at = found.get(key, _NONE)
+            if at == _NONE and (origin := decode_origin(value)) is not None:
+                at = found[key] = len(places)
+                places.append((origin.topic, origin.partition))
+            if at != _NONE:
+                record.set_headers(headers[:-1] or None)  # type: ignore[arg-type] # without headers it has None
+        which.append(at)
+        values.append(value or b"")
+    heads = np.array(values, f"S{_OFFSET_END}").view(np.uint8).reshape(-1, _OFFSET_END)
+    offsets = np.zeros((len(values), 8), np.uint8)
+    offsets[:, 8 - _OFFSET_BYTES :] = heads[:, _OFFSET_AT:]
+    return BatchOrigins(
+        places, np.array(which, np.intp), offsets.view(">u8").ravel().astype(np.uint64)
+    )
 
 
 def take_origin(headers: Sequence[Header] | None) -> tuple[Origin | None, list[Header] | None]:

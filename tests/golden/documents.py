@@ -71,9 +71,14 @@ from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.dedup.classify import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
+from dedupe_worker.dedup.side_headers import (
+    AGE_HEADER,
+    LATE_HEADER,
+    ORIGINAL_HEADER,
+    POSITION_HEADER,
+)
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.kafka.side_records import SideRecord
 from dedupe_worker.side_topics.writers import side_topic_writers
 from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.status import WorkerState

@@ -11,13 +11,12 @@ Each entry gives the next `+count` numbers to the partitions of a topic from one
 0 to 7, returns/0 to 7 have 8 to 15, and orders/8 to 23 have 16 to 31. Entries are added, and never changed.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from dedupe_ids.origin import OFFSET_SLICE, decode_origin
+from dedupe_ids.origin import BatchOrigins
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import Place
 from dedupe_worker.values import OFFSET_BITS, Offsets
@@ -46,8 +45,6 @@ class Origins:
     def __init__(self, text: str = "") -> None:
         self._ranges: list[_Range] = []
         self._next = 0
-        # By the bytes of a header that are not the offset: most records find their number here.
-        self._numbers: dict[bytes, int] = {}
         for entry in filter(None, text.split(",")):
             topic, _, partitions = entry.rpartition(":")
             first, count = map(int, partitions.split("+"))
@@ -86,26 +83,18 @@ class Origins:
                 return each.topic, each.first + number - each.first_number
         return None
 
-    def owners(
-        self, headers: Sequence[bytes | None], own: Callable[[int], Place], at: Offsets
-    ) -> Offsets:
+    def owners(self, origins: BatchOrigins, own: Place, at: Offsets) -> Offsets:
         """Return the owner of each record as a number of 8 bytes: shape (n,).
 
-        `headers` are the values of their origin headers. A record without one comes from `own` of its row, and from the
-        offset `at` of it. Raises TooManyOrigins.
+        A record that came through no router comes from `own`, and from the offset `at` (n,). Raises TooManyOrigins.
         """
-        found = []
-        for row, value in enumerate(headers):
-            if value is None:
-                found.append(self.number_of(own(row)) << OFFSET_BITS | int(at[row]))
-                continue
-            key = value[: OFFSET_SLICE.start] + value[OFFSET_SLICE.stop :]
-            if (number := self._numbers.get(key)) is None:
-                origin = decode_origin(value)
-                assert origin is not None  # noqa: S101 (only such headers are taken)
-                number = self._numbers[key] = self.number_of((origin.topic, origin.partition))
-            found.append(number << OFFSET_BITS | int.from_bytes(value[OFFSET_SLICE], "big"))
-        return np.array(found, np.uint64)
+        unrouted = origins.which < 0
+        places = [*origins.places, own] if unrouted.any() else origins.places
+        numbers = np.array([self.number_of(place) for place in places], np.uint64)
+        offsets = np.where(unrouted, at, origins.offsets)
+        # The last one for those of -1
+        owners: Offsets = numbers[origins.which] << np.uint64(OFFSET_BITS) | offsets
+        return owners
 
     def adopted(self, owners: Offsets, table: str) -> Offsets:
         """Return owners of another table with the numbers of this one: shape (n,).

@@ -23,13 +23,16 @@ import numpy as np
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
+from dedupe_ids.batch import Mask, Rows
+
 OWNER_BYTES: Final = 8
 UNKNOWN_OWNER: Final = b"\xff" * OWNER_BYTES
 
 OFFSET_BITS: Final = 48
 _TIME_BYTES: Final = 6
 _HASH_BYTES: Final = 4
-_HASHED: Final = (OWNER_BYTES + _HASH_BYTES, OWNER_BYTES + _TIME_BYTES + _HASH_BYTES)
+_TIME_END: Final = OWNER_BYTES + _TIME_BYTES
+_HASHED: Final = (OWNER_BYTES + _HASH_BYTES, _TIME_END + _HASH_BYTES)
 _SPREAD: Final = 0x9E3779B1
 
 OWNER: Final = np.dtype(f"V{OWNER_BYTES}")
@@ -87,15 +90,45 @@ def came_after(value: bytes, other: bytes) -> bool:
 
 def timestamp_of(value: bytes) -> int | None:
     """Return the timestamp in a value, Unix milliseconds; None if it has none."""
-    if len(value) < OWNER_BYTES + _TIME_BYTES:
+    if len(value) < _TIME_END:
         return None
-    return int.from_bytes(value[OWNER_BYTES : OWNER_BYTES + _TIME_BYTES], "big", signed=True)
+    return int.from_bytes(value[OWNER_BYTES:_TIME_END], "big", signed=True)
 
 
 def contents_differ(value: bytes, other: bytes) -> bool:
     """Return whether two values are of different contents; False without two hashes."""
     hashed = len(value) in _HASHED and len(other) in _HASHED
     return hashed and value[-_HASH_BYTES:] != other[-_HASH_BYTES:]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Owners and timestamps of n values of any layouts, each of shape (n,).
+
+    `owners` are numbers of 8 bytes, `times` Unix milliseconds where the value is `timed`.
+    """
+
+    owners: Offsets
+    times: Times
+    timed: Mask
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> "Decoded":
+        """Decode a batch of values."""
+        # As wide as an owner and a time: numpy cuts a hash off, and fills a missing time with zeros.
+        grid = np.array(values, f"S{_TIME_END}").view(np.uint8).reshape(-1, _TIME_END)
+        owners = np.ascontiguousarray(grid[:, :OWNER_BYTES]).view(">u8")
+        times = np.zeros((len(values), 8), np.uint8)
+        times[:, :_TIME_BYTES] = grid[:, OWNER_BYTES:]
+        return cls(
+            owners.ravel().astype(np.uint64),
+            times.view(">i8").ravel().astype(np.int64) >> 8 * (8 - _TIME_BYTES),
+            np.fromiter(map(len, values), np.intp, len(values)) >= _TIME_END,
+        )
+
+    def take(self, rows: Rows) -> "Decoded":
+        """Return some of them."""
+        return Decoded(self.owners[rows], self.times[rows], self.timed[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +155,8 @@ class ValueLayout:
             big_endian = times[rows].astype(">i8").view(np.uint8).reshape(-1, 8)
             parts.append(big_endian[:, 8 - _TIME_BYTES :])
         if self.hashed:
-            hashes = np.fromiter((content_hash(records[row]) for row in rows), ">u4", len(rows))
+            chosen = map(records.__getitem__, rows.tolist())
+            hashes = np.fromiter(map(content_hash, chosen), ">u4", len(rows))
             parts.append(hashes.view(np.uint8).reshape(-1, _HASH_BYTES))
         if len(parts) == 1:
             return owners

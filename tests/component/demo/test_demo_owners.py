@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dedupe_pipeline.source import SCHEMA
-from dedupe_worker.dedup.classify import AGE_HEADER, ORIGINAL_HEADER
+from dedupe_worker.dedup.side_headers import AGE_HEADER, ORIGINAL_HEADER
 from examples.flights.owners import explain
 from tests.support.spark.session import spark
 

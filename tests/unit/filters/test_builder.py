@@ -36,7 +36,7 @@ def test_a_filter_holds_the_values_of_its_own_range_and_no_other(
     one = collector()
 
     for values in ranges:
-        one.add(record(value) for value in values)
+        one.add([record(value) for value in values])
         chunk = finished(one)
 
         assert chunk.records == len(values)
@@ -47,7 +47,7 @@ def test_a_filter_holds_the_values_of_its_own_range_and_no_other(
 
 def test_a_range_with_more_values_than_a_filter_takes_still_says_which_have_none() -> None:
     one = collector()
-    one.add(record(b"%d" % number) for number in range(2 * full(16)))
+    one.add([record(b"%d" % number) for number in range(2 * full(16))])
     one.add([record(None)])
 
     chunk = finished(one)

@@ -9,6 +9,7 @@ from dedupe_ids.origin import (
     decode_origin,
     encode_origin,
     encode_origins,
+    strip_origins,
     take_origin,
 )
 
@@ -60,3 +61,22 @@ def test_a_record_without_headers_has_none() -> None:
 def test_a_batch_is_encoded_as_each_of_its_records(places: list[tuple[str, int, int]]) -> None:
     records = [Message(topic=topic, partition=p, offset=at) for topic, p, at in places]
     assert list(encode_origins(records)) == [encode_origin(*place) for place in places]
+
+
+@given(st.lists(st.tuples(st.none() | st.tuples(TOPICS, PARTITIONS, OFFSETS), HEADERS), max_size=9))
+def test_the_origins_of_a_batch_are_those_of_each_of_its_records(
+    given: list[tuple[tuple[str, int, int] | None, list[tuple[str, bytes]]]],
+) -> None:
+    sent = [
+        [*headers, *([(HEADER, encode_origin(*place))] if place else [])]
+        for place, headers in given
+    ]
+    records = [Message(topic="t", headers=list(headers) or None) for headers in sent]
+
+    found = strip_origins(records)
+
+    for row, (record, headers) in enumerate(zip(records, sent, strict=True)):
+        origin, left = take_origin(headers)
+        at = int(found.which[row])
+        place = Origin(*found.places[at], int(found.offsets[row])) if at >= 0 else None
+        assert (place, record.headers()) == (origin, left)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_ids.origin import encode_origin
+from dedupe_ids.origin import HEADER, encode_origin, strip_origins
 from dedupe_worker.origins import Origins, TooManyOrigins
 
 PLACES = st.lists(
@@ -49,11 +50,14 @@ def test_numbers_are_not_without_end() -> None:
 
 def test_the_owner_of_a_record_is_its_origin_or_else_its_own_place() -> None:
     origins = Origins()
-    headers = [encode_origin("orders", 2, 7), None, encode_origin("returns", 0, 9)]
-    headers += [encode_origin("orders", 2, 8)]
-    found = origins.owners(headers, lambda _: OWN, np.array([10, 11, 12, 13], np.uint64))
-    assert origins.text == "orders:0+8,orders-clean-repartition:0+8,returns:0+8"
-    assert found.tolist() == [owner(2, 7), owner(11, 11), owner(16, 9), owner(2, 8)]
+    places = [("orders", 2, 7), None, ("returns", 0, 9), ("orders", 2, 8)]
+    records = [
+        Message(topic="between", headers=[(HEADER, encode_origin(*place))] if place else None)
+        for place in places
+    ]
+    found = origins.owners(strip_origins(records), OWN, np.array([10, 11, 12, 13], np.uint64))
+    assert origins.text == "orders:0+8,returns:0+8,orders-clean-repartition:0+8"
+    assert found.tolist() == [owner(2, 7), owner(19, 11), owner(8, 9), owner(2, 8)]
 
 
 @given(PLACES, PLACES, st.integers(0, 2**48 - 1))

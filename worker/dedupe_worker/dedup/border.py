@@ -19,7 +19,7 @@ from dedupe_growth.mark import Mark, find_marks, mark_of
 from dedupe_ids.route import Route
 from dedupe_kafka.offset_metadata import Cut
 from dedupe_worker.kafka.consumer import Batch
-from dedupe_worker.kafka.producer import Routed
+from dedupe_worker.kafka.side_records import Routed
 
 
 @dataclass(frozen=True, slots=True)

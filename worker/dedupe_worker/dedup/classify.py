@@ -11,45 +11,32 @@ Invariants:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Self
 
 import numpy as np
 from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import Delivery, Mode
-from dedupe_ids.batch import Header, Mask, Rows
+from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
-from dedupe_ids.origin import strip_origins
+from dedupe_ids.origin import BatchOrigins, strip_origins
 from dedupe_worker.dedup.policy import Policy, late_before
+from dedupe_worker.dedup.side_headers import late_headers, repeat_headers
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.producer import Routed
+from dedupe_worker.kafka.side_records import Routed
 from dedupe_worker.origins import Origins
 from dedupe_worker.values import (
     OFFSET_BITS,
-    OWNER_BYTES,
+    Decoded,
     Offsets,
     Times,
     Values,
     came_after,
     contents_differ,
-    decode_owner,
     owners_of,
-    timestamp_of,
     timestamps,
 )
-
-ORIGINAL_HEADER: Final = "dedupe-original"
-"""Partition and offset of the record that this one repeats or contradicts: `3:1207`, or `unknown`.
-
-Behind routers its topic comes first: `orders:3:1207`."""
-AGE_HEADER: Final = "dedupe-age-ms"
-"""This record's timestamp minus the original record's, in milliseconds; absent if the original's is not stored."""
-POSITION_HEADER: Final = "dedupe-position"
-"""Partition and offset of this record; behind routers its topic comes first."""
-LATE_HEADER: Final = "dedupe-late"
-"""The bound that made this record late, Unix milliseconds: its timestamp is before it. Ids are remembered only of
-records from this time on, or `late.maxAge` sets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,39 +103,67 @@ def make_verdict(
     passed = np.ones(len(records), np.bool_)
     if not (repeats or redelivered or late):
         return Verdict(passed)  # most batches, so it saves the work on empty arrays
-    routed: list[Routed] = []
-    repeating, enforced = np.fromiter(repeats, np.intp, len(repeats)), policy.mode is Mode.ENFORCE
-    duplicates = conflicts = of_itself = 0
-    for row, own, original in zip(
-        rows[repeating].tolist(), values[repeating].tolist(), repeats.values(), strict=True
-    ):
-        if own[:OWNER_BYTES] == original[:OWNER_BYTES]:
-            of_itself += 1
-            passed[row] = policy.delivery is Delivery.AT_LEAST_ONCE
-            continue
-        duplicates += 1
-        passed[row] = not enforced
-        conflict = policy.conflicts_topic is not None and contents_differ(own, original)
-        conflicts += conflict
-        topic = policy.conflicts_topic if conflict else policy.duplicates_topic
-        if enforced and topic:
-            routed.append(Routed(topic, records[row], _repeat_headers(own, original, origins)))
+    found = _Repeats.of(policy, rows, values, repeats)
+    seen_again = policy.delivery is Delivery.AT_LEAST_ONCE
+    passed[found.rows] = np.where(found.of_itself, seen_again, policy.mode is not Mode.ENFORCE)
     passed[rows[list(redelivered)]] = False
+    routed = found.routed(policy, records, origins) if policy.mode is Mode.ENFORCE else []
     if policy.routes_late and policy.late_topic is not None:
-        away = list(late)
-        passed[rows[away]] = False
-        routed.extend(
-            Routed(policy.late_topic, records[row], _late_headers(value, bound, origins))
-            for row, value in zip(rows[away].tolist(), values[away].tolist(), strict=True)
-        )
+        away = rows[list(late)].tolist()
+        passed[away] = False
+        headers = late_headers(Decoded.of(values[list(late)].tolist()), bound, origins)
+        routed += [
+            Routed(policy.late_topic, records[row], added)
+            for row, added in zip(away, headers, strict=True)
+        ]
+    of_itself = int(np.count_nonzero(found.of_itself))
     return Verdict(
         passed,
         routed,
-        duplicates=duplicates,
+        duplicates=len(repeats) - of_itself,
         redelivered=of_itself + len(redelivered),
-        conflicts=conflicts,
+        conflicts=int(np.count_nonzero(found.conflicting)),
         late=len(late),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeats:
+    """The m records of a batch that repeat an id; each field has the shape (m,).
+
+    It is decided on all of them at once, because a step of Python for each takes as long as to pass a record on.
+    """
+
+    rows: Rows
+    own: Decoded
+    original: Decoded
+    of_itself: Mask
+    conflicting: Mask
+
+    @classmethod
+    def of(cls, policy: Policy, rows: Rows, values: Values, repeats: dict[int, bytes]) -> Self:
+        at = np.fromiter(repeats, np.intp, len(repeats))
+        pairs = values[at].tolist(), list(repeats.values())
+        conflicting = [
+            policy.conflicts_topic is not None and contents_differ(own, original)
+            for own, original in zip(*pairs, strict=True)
+        ]
+        own, original = map(Decoded.of, pairs)
+        of_itself = own.owners == original.owners
+        return cls(rows[at], own, original, of_itself, ~of_itself & np.array(conflicting, np.bool_))
+
+    def routed(
+        self, policy: Policy, records: Sequence[Message], origins: Origins | None
+    ) -> list[Routed]:
+        """Return those that have a topic, in order."""
+        topics = policy.duplicates_topic or "", policy.conflicts_topic or ""
+        away = np.flatnonzero(~self.of_itself & (self.conflicting | bool(topics[False])))
+        headers = repeat_headers(self.own.take(away), self.original.take(away), origins)
+        conflicting, rows = self.conflicting[away].tolist(), self.rows[away].tolist()
+        return [
+            Routed(topics[conflict], records[row], added)
+            for conflict, row, added in zip(conflicting, rows, headers, strict=True)
+        ]
 
 
 class Classifier:
@@ -181,20 +196,20 @@ class Classifier:
     def identify(self, records: list[Message]) -> Identified:
         """Take the ids of a batch, and the headers that routers have added."""
         self._on_read(records)
-        headers = None if self._routed_from is None else strip_origins(records)
+        came_from = None if self._routed_from is None else strip_origins(records)
         ids = self._extract(records)
         offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
-        owners = self._owners(headers, offsets)
+        owners = self._owners(came_from, offsets)
         times = timestamps(records)
         values = self._layout.encode(owners_of(owners[ids.rows]), records, ids.rows, times)
         return Identified(ids.rows, ids.packed, values, offsets, times, owners)
 
-    def _owners(self, headers: Sequence[bytes | None] | None, offsets: Offsets) -> Offsets:
+    def _owners(self, came_from: BatchOrigins | None, offsets: Offsets) -> Offsets:
         """Return the owner of each record; of one through no router, its own place."""
-        if headers is None or self._routed_from is None:
+        if came_from is None or self._routed_from is None:
             return offsets | np.uint64(self._partition << OFFSET_BITS)
         own = self._routed_from, self._partition
-        return self._window.store.origins.owners(headers, lambda _: own, offsets)
+        return self._window.store.origins.owners(came_from, own, offsets)
 
     @property
     def _names(self) -> Origins | None:
@@ -253,29 +268,3 @@ class Classifier:
             if not came_after(value, batch.values[behind[at]].tobytes())
         )
         return repeats
-
-
-def _repeat_headers(own: bytes, original: bytes, origins: Origins | None) -> list[Header]:
-    headers = [
-        (ORIGINAL_HEADER, _position(original, origins)),
-        (POSITION_HEADER, _position(own, origins)),
-    ]
-    time_ms, original_ms = timestamp_of(own), timestamp_of(original)
-    if time_ms is not None and original_ms is not None:
-        headers.append((AGE_HEADER, b"%d" % (time_ms - original_ms)))
-    return headers
-
-
-def _late_headers(value: bytes, bound: int, origins: Origins | None) -> list[Header]:
-    return [(LATE_HEADER, b"%d" % bound), (POSITION_HEADER, _position(value, origins))]
-
-
-def _position(value: bytes, origins: Origins | None) -> bytes:
-    owner = decode_owner(value[:OWNER_BYTES])
-    if owner is None:
-        return b"unknown"
-    number, offset = owner
-    if origins is None:
-        return b"%d:%d" % owner
-    place = origins.place_of(number)
-    return b"unknown" if place is None else f"{place[0]}:{place[1]}:{offset}".encode()

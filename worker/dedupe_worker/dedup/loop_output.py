@@ -7,7 +7,7 @@ from confluent_kafka import Message
 
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Source
-from dedupe_worker.kafka.producer import Routed, SideRecord
+from dedupe_worker.kafka.side_records import Routed, SideRecord
 
 
 class Output(Protocol):

@@ -7,45 +7,24 @@ records (non_transactional.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from dedupe_crds.clock import Clock
-from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Source
+from dedupe_worker.kafka.side_records import Routed, SideRecord
 
 # For a queue without room, where no transaction bounds the time.
 _CALL_SECONDS: Final = 60.0
 _FLUSH_SECONDS: Final = 5.0
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
-
-
-@dataclass(frozen=True, slots=True)
-class SideRecord:
-    """A record about output records, for a side topic; timestamp 0 means now."""
-
-    topic: str
-    key: bytes | None
-    value: bytes
-    timestamp_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """An input record for this or a named `partition`, but for `headers` unchanged."""
-
-    topic: str
-    record: Message
-    headers: list[Header]
-    partition: int | None = None
 
 
 class PartitionOutput(ABC):
@@ -150,7 +129,7 @@ class PartitionOutput(ABC):
         produce, topic, partition = self._producer.produce, self._topic, self._partition
         start = 0
         if not self._produced and len(records) > 1:
-            self._send(topic, records[0], self._report)
+            self._send_reported(records[0])
             start = 1
         self._produced += len(records)
         for record in records[start:-1]:
@@ -171,13 +150,31 @@ class PartitionOutput(ABC):
                     self._make_room()
                 except KafkaException as error:
                     raise self._named(error, "producing") from error
-        self._send(topic, records[-1], self._report)
+        self._send_reported(records[-1])
         self._poll(0)
 
     def route(self, routed: Sequence[Routed]) -> None:
         """Send records to side topics, unchanged but for the added headers."""
-        for each in routed:
-            self._send(each.topic, each.record, None, each.headers, each.partition)
+        produce, own = self._producer.produce, self._partition
+        for topic, record, added, partition in routed:
+            headers = record.headers()
+            while True:
+                try:
+                    produce(
+                        topic,
+                        record.value(),
+                        record.key(),
+                        own if partition is None else partition,
+                        None,
+                        None,
+                        record.timestamp()[1] or 1,
+                        [*headers, *added] if headers else [*added],
+                    )
+                    break
+                except BufferError:
+                    self._make_room()
+                except KafkaException as error:
+                    raise self._named(error, "producing") from error
 
     def produce_side_records(self, records: Sequence[SideRecord]) -> None:
         """Send the worker's own records about output records."""
@@ -229,23 +226,15 @@ class PartitionOutput(ABC):
         """Return the bound on the next call."""
         return _CALL_SECONDS
 
-    def _send(
-        self,
-        topic: str,
-        record: Message,
-        report: DeliveryReport | None,
-        added: Sequence[Header] = (),
-        partition: int | None = None,
-    ) -> None:
-        headers = record.headers() or []
+    def _send_reported(self, record: Message) -> None:
         self._enqueue(
-            topic,
+            self._topic,
             record.value(),
             record.key(),
-            self._partition if partition is None else partition,
-            report,
+            self._partition,
+            self._report,
             timestamp=record.timestamp()[1] or 1,
-            headers=[*headers, *added] if added else headers,
+            headers=record.headers() or [],
         )
 
     def _enqueue(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (Producer.produce's own)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from dedupe_ids.batch import Rows
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Reader
-from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.kafka.side_records import SideRecord
 from dedupe_worker.origins import Origins
 from dedupe_worker.values import (
     OWNER,

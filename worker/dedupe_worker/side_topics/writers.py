@@ -19,7 +19,7 @@ from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import filters_topic, needs_owner_log, owners_topic
-from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.kafka.side_records import SideRecord
 from dedupe_worker.origins import Origins
 from dedupe_worker.side_topics.owner_log import OwnerLogWriter
 from dedupe_worker.values import Offsets

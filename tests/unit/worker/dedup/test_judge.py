@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from dedupe_crds.spec.topics import Delivery, Mode
-from dedupe_worker.dedup.classify import (
+from dedupe_worker.dedup.classify import Verdict, make_verdict
+from dedupe_worker.dedup.policy import Policy, late_before
+from dedupe_worker.dedup.side_headers import (
     AGE_HEADER,
     LATE_HEADER,
     ORIGINAL_HEADER,
     POSITION_HEADER,
-    Verdict,
-    make_verdict,
 )
-from dedupe_worker.dedup.policy import Policy, late_before
 from dedupe_worker.values import UNKNOWN_OWNER, Values, encode_owners
 from tests.unit.worker.strategies import message
 

@@ -5,9 +5,6 @@ counted, because a new broker compiles its code meanwhile. steady.py and latency
 the sender and the receiver are this version's.
 """
 
-import io
-import subprocess
-import tarfile
 from collections.abc import Callable, Mapping
 from os import pathsep
 from pathlib import Path
@@ -20,14 +17,15 @@ from benchmarks.cases.extras import KINDS, OWNERS, PLAIN
 from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, LatencyRun, run_latency
 from benchmarks.cases.router import PARTITIONS, run_router
 from benchmarks.harness.model import Model
+from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.steady import Backlog, LoopRun, run_bare, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, send_to, traffic
+from tests.support.earlier_release import unpack_earlier
 
 Version = Literal["before", "after"]
 VERSIONS: Final[tuple[Version, ...]] = ("before", "after")
 
-_REPOSITORY: Final = Path(__file__).parents[2]
 _WORK: Final = (
     ("passed, 5% repeats", 0.05, PLAIN),
     ("30% repeats, dropped", 0.3, PLAIN),
@@ -47,6 +45,10 @@ class Costs(Model):
     before: list[float]
     after: list[float]
 
+    def of(self, version: Version) -> list[float]:
+        """Return those of a version."""
+        return self.before if version == "before" else self.after
+
     @property
     def ratio(self) -> float:
         """Return the median of after : before."""
@@ -57,7 +59,7 @@ class Change(Model):
     """All rounds; latency at `rate` messages per second."""
 
     base: str
-    """The earlier commit, and the first line of its message."""
+    """The earlier commit, as it was named."""
     messages: int
     rate: int
     costs: list[Costs]
@@ -70,8 +72,7 @@ class Change(Model):
     def share(self, version: Version) -> float:
         """Return the share of the bare loop's messages per CPU second, the median."""
         bare, worker = self.cost(BARE), self.cost(_WORK[0][0])
-        pairs = zip(getattr(bare, version), getattr(worker, version), strict=True)
-        return median(a / b for a, b in pairs)
+        return median(a / b for a, b in zip(bare.of(version), worker.of(version), strict=True))
 
     def percentile(self, version: Version, percent: float) -> float:
         """Return the median of the rounds, in milliseconds."""
@@ -99,7 +100,7 @@ def measure_change(
     seconds: float,
     report: Callable[[str], None],
 ) -> Change:
-    """Measure `rounds` rounds of both versions. Raises BenchmarkFailed, or if git does."""
+    """Measure `rounds` rounds of both versions. Raises BenchmarkFailed."""
     environments: dict[Version, Mapping[str, str]] = {
         "before": {"PYTHONPATH": _packages_of(commit, testbed.scratch / "before")},
         "after": {},
@@ -128,7 +129,7 @@ def measure_change(
             )
             latency[version] += [paced] * bool(number)
     return Change(
-        base=_git("log", "-1", "--format=%h %s", commit).decode().strip(),
+        base=commit,
         messages=messages,
         rate=rate,
         costs=[Costs(what=what, **each) for what, each in costs.items()],
@@ -160,13 +161,7 @@ def _send(testbed: Testbed, messages: int, repeat_rate: float) -> Backlog:
 
 
 def _packages_of(commit: str, directory: Path) -> str:
-    """Extract a commit; return the path of its packages."""
-    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as archive:
-        archive.extractall(directory, filter="data")
+    """Unpack a commit; return the path of its packages."""
+    if unpack_earlier(commit, directory, ()) is None:
+        raise BenchmarkFailed(f"no commit {commit} in the history of this directory, or no git")
     return pathsep.join(sorted({str(each.parent) for each in directory.glob("*/dedupe_*/")}))
-
-
-def _git(*arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", *arguments], cwd=_REPOSITORY, check=True, stdout=subprocess.PIPE
-    ).stdout

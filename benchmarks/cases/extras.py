@@ -20,7 +20,7 @@ OWNERS: Final = "duplicates and owners"
 _SIDE: Final = "beside"
 _DUPLICATES: Final = {"duplicates": {"policy": "Topic", "topic": _SIDE}}
 _CONFLICTS: Final = {"conflicts": {"policy": "Topic", "topic": _SIDE}}
-_KINDS: Final[dict[str, dict[str, Any]]] = {
+KINDS: Final[dict[str, dict[str, Any]]] = {
     PLAIN: {},
     OWNERS: _DUPLICATES,
     "and conflicts": {**_DUPLICATES, **_CONFLICTS},
@@ -105,7 +105,7 @@ def measure_extras(
     for number in range(1, rounds + 1):
         for repeat_rate, backlog in backlogs.items():
             runs = {}
-            for kind, spec in _KINDS.items():
+            for kind, spec in KINDS.items():
                 report(f"round {number} of {rounds}, {repeat_rate:.1%} repeats: {kind}")
                 runs[kind] = run_workers(backlog, spec=spec)
             done[repeat_rate].append(ExtraRound(runs=runs))

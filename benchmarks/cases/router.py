@@ -7,7 +7,7 @@ batches and transactions, and copies each record to the partition of the same nu
 measured. The first bare run only warms up the broker and is not counted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from statistics import median
 from typing import Final
@@ -95,7 +95,7 @@ def measure_router(
     pairs = []
     for number in range(1, rounds + 1):
         runs = {}
-        order = [("bare loop", _run_bare), ("router", _run_router)]
+        order = [("bare loop", _run_bare), ("router", run_router)]
         # Each round begins with the other one, so that what a turn leaves behind burdens none in particular.
         for what, run in order if number % 2 else reversed(order):
             report(f"round {number} of {rounds}: {what}")
@@ -122,12 +122,17 @@ def _run_bare(backlog: Backlog) -> LoopRun:
     return steady_run(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
 
 
-def _run_router(backlog: Backlog) -> LoopRun:
+def run_router(backlog: Backlog, environment: Mapping[str, str] | None = None) -> LoopRun:
+    """Run a router. Raises BenchmarkFailed, also if its output is wrong.
+
+    `environment` are variables in addition to this process's own.
+    """
     testbed, topic, sent = backlog
     target = testbed.create_topic("routed", partitions=PARTITIONS, log_append_time=True)
     spec = {**UNKEYED_SPEC, "repartition": {"partitions": PARTITIONS, "topic": {"name": target}}}
     home = testbed.scratch / target
-    with Router(home, testbed.bootstrap_servers, topic, f"{target}-clean", spec) as router:
+    topics = (testbed.bootstrap_servers, topic, f"{target}-clean")
+    with Router(home, *topics, spec, environment=environment) as router:
         meter, peak = _follow(backlog, router, router.group)
     output = check_routed(testbed.bootstrap_servers, target, sent, partitions=PARTITIONS)
     testbed.delete_topics(target)

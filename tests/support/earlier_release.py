@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -16,13 +17,15 @@ _TESTS: Final = ("tests/golden", "tests/__init__.py")
 WITHOUT_FURTHER_FIELDS: Final = "7d7fd766bc45a1871c21aa83219a083599597144"
 
 
-def unpack_earlier(commit: str, directory: Path) -> Path | None:
-    """Write the worker of a commit to a directory; None if the history is not here."""
+def unpack_earlier(
+    commit: str, directory: Path, parts: Iterable[str] = (*_PACKAGES, *_TESTS)
+) -> Path | None:
+    """Write parts of a commit, by default the worker, to a directory; None if the history is not here."""
     git = shutil.which("git")
     if git is None:
         return None
     archive = subprocess.run(
-        [git, "archive", commit, *_PACKAGES, *_TESTS], cwd=_TREE, capture_output=True, check=False
+        [git, "archive", commit, *parts], cwd=_TREE, capture_output=True, check=False
     )
     if archive.returncode:
         return None

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from benchmarks.cases.aggregate import Aggregated, AggregateRun
 from benchmarks.cases.audit import AuditRun, Audits
+from benchmarks.cases.change import BARE, ROUTER, Change, Costs
 from benchmarks.cases.chunks import ManyChunks, Planned
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
@@ -94,6 +95,26 @@ def latency(*, usual_ms: float, half_load_ms: float) -> Latency:
         runs=[latency_run(None, 10_000, 4.0), latency_run(25, 10_000, usual_ms)],
         capacity=160_000.0,
         half_load=[latency_run(None, 80_000, 6.0), latency_run(25, 80_000, half_load_ms)],
+    )
+
+
+def change(*worker: tuple[float, float]) -> Change:
+    """A result with a round for each cost of a worker before and after, where the bare loop's is 3 µs."""
+    before, after = map(list, zip(*worker, strict=True))
+    bare = [3.0] * len(worker)
+    return Change(
+        base="abc1234",
+        messages=1000,
+        rate=95_000,
+        costs=[
+            Costs(what=BARE, before=bare, after=bare),
+            Costs(what="passed, 5% repeats", before=before, after=after),
+            Costs(what=ROUTER, before=[6.0] * len(worker), after=[5.0] * len(worker)),
+        ],
+        latency={
+            "before": [latency_run(25, 95_000, 200.0) for _ in worker],
+            "after": [latency_run(25, 95_000, 80.0 + at) for at in range(len(worker))],
+        },
     )
 
 

@@ -43,6 +43,7 @@ from tests.unit.benchmarks.runs import (
     MACHINE,
     aggregated,
     audits,
+    change,
     filters,
     fixed_tables,
     growth_use,
@@ -196,6 +197,7 @@ RESULTS: list[Result] = [
     many_chunks(),
     landings(),
     audits(),
+    change((5.0, 4.0), (6.0, 3.0), (4.0, 3.8)),
 ]
 NAMES = [name_of(result) for result in RESULTS]
 
@@ -239,7 +241,8 @@ def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path)
     file = tmp_path / "result.svg"
     plot(result, file)
     assert file.exists() != (
-        name_of(result) in {"operator", "operator_load", "many_chunks", "landing", "audit"}
+        name_of(result)
+        in {"operator", "operator_load", "many_chunks", "landing", "audit", "change"}
     )
     assert not file.exists() or file.stat().st_size > 1000
 
@@ -295,6 +298,12 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
             "audit",
             "| 64 | 1,000,000 | 950,000 | 10 | 195,000 | 10.00 | 100,000 | 60 | 3 | 1,024 |",
         ),
+        (
+            "change",
+            "| passed, 5% repeats | 5.00 | 4.00 to 6.00 | 3.80 | 3.00 to 4.00 | 0.80 |",
+        ),
+        ("change", "messages per CPU second: 60.0% before, 78.9% after."),
+        ("change", "| after | 81.0 | 81.0 | 80, 81, 82 | 81.0 | 0.40 |"),
         # A terabyte has 12.5 billion such records, and the output 95 % of them.
         ("audit", "| 64 | 12.5 billion | 68 | 8.5 | 1.1 | 1,462 |"),
         ("audit", "| 1,024 | 1.0 billion | 10 | 1.3 | 0.2 | 112 |"),

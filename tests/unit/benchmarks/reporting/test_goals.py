@@ -1,5 +1,7 @@
 """Goals are judged by the figures that were measured."""
 
+import pytest
+
 from benchmarks.cases.ageing import Ageing, AgeingPair
 from benchmarks.cases.cores import CoresPair, CoreUse
 from benchmarks.cases.throughput import Throughput
@@ -180,6 +182,15 @@ def test_throughput_is_held_against_the_first_rung() -> None:
     slow = results.rung(100_000_000, run=results.run(cpu_seconds=8.0))
     found = goal(results.scale(results.rung(1_000_000), slow), "messages per CPU second")
     assert (found.measured, found.reached) == ("62%", False)
+
+
+@pytest.mark.parametrize(("micros", "reached"), [(1.35, True), (1.4, False)])
+def test_a_lookup_is_that_of_the_last_rung(micros: float, *, reached: bool) -> None:
+    large = results.rung(100_000_000, run=results.run(stages={"lookup": micros}))
+    found = goal(results.scale(results.rung(1_000_000), large), "lookup of an id")
+    assert found.what == "lookup of an id, elapsed, with 100 M ids (with 1 M: 0.70 µs)"
+    assert (found.wanted, found.measured) == ("≤ 1.35 µs", f"{micros:.2f} µs")
+    assert found.reached is reached
 
 
 def test_disk_is_that_of_the_last_rung() -> None:

@@ -383,7 +383,7 @@ def test_a_run_that_was_interrupted_after_its_first_rung_is_shown(tmp_path: Path
     result = scale(rung(1_000_000), ageing=None, rebuild=None)
     text = all_of(result)
     assert text.count("| --- |") == 5
-    assert len(judge(name_of(result), result)) == 4
+    assert len(judge(name_of(result), result)) == 5
     assert "Ageing" not in text
     assert "without a store" not in text
     plot(result, tmp_path / "scale.svg")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from dedupe_worker.values import (
     OWNER_BYTES,
     UNKNOWN_OWNER,
+    Decoded,
     ValueLayout,
     content_hash,
     contents_differ,
@@ -80,3 +81,31 @@ def test_a_value_of_any_layout_says_what_was_kept(
     assert contents_differ(value, other) == hashed
     assert not contents_differ(value, value)
     assert len(value) == layout.dtype.itemsize == 8 + 6 * timed + 4 * hashed
+
+
+layouts = st.builds(ValueLayout, timed=st.booleans(), hashed=st.booleans())
+
+
+@given(
+    st.lists(
+        st.tuples(layouts, st.tuples(partitions, offsets), st.integers(-(2**47), 2**47 - 1)),
+        max_size=9,
+    )
+)
+def test_a_batch_of_values_of_any_layouts_is_read_as_one_by_one(
+    kept: list[tuple[ValueLayout, tuple[int, int], int]],
+) -> None:
+    values = [UNKNOWN_OWNER]
+    for layout, (partition, offset), time_ms in kept:
+        owners = encode_owners(partition, np.array([offset], np.uint64))
+        times = np.array([time_ms])
+        values += layout.encode(owners, [message(0, b"k")], np.array([0]), times).tolist()
+
+    decoded = Decoded.of(values)
+
+    assert decoded.owners.tolist() == [int.from_bytes(each[:OWNER_BYTES]) for each in values]
+    times_ms = [
+        time if timed else None
+        for time, timed in zip(decoded.times.tolist(), decoded.timed.tolist(), strict=True)
+    ]
+    assert times_ms == list(map(timestamp_of, values))

@@ -282,3 +282,20 @@ def test_an_id_is_written_with_the_latest_time_that_it_may_be(tmp_path: Path) ->
     window.commit(output_position=1, input_offset=1, seen_ms=clock.time_ms())
     assert store.aged_ms == clock.time_ms()
     store.close()
+
+
+def test_ids_that_share_a_hash_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the open transaction, where neighbours of one hash are all looked at."""
+    monkeypatch.setattr(
+        "dedupe_worker.dedup.window.hash_ids",
+        lambda packed: np.zeros(len(packed) // 16, np.uint64),
+    )
+    store = open_store(tmp_path)
+    window, packed = Window(store), random_ids(7, 5)
+    owners = [encode_owner(0, offset) for offset in range(5)]
+    assert window.admit(packed[: 4 * 16], owners[:4]) == {}
+    later = [encode_owner(1, offset) for offset in range(5)]
+    assert window.admit(packed, later) == dict(enumerate(owners[:4]))
+    store.close()

@@ -5,19 +5,20 @@ counted, because a new broker compiles its code meanwhile. steady.py and latency
 the sender and the receiver are this version's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from os import pathsep
 from pathlib import Path
 from statistics import median
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 
 from benchmarks.cases.extras import KINDS, OWNERS, PLAIN
 from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, LatencyRun, run_latency
-from benchmarks.cases.router import PARTITIONS, run_router
+from benchmarks.cases.router import PARTITIONS, run_router_and_worker
+from benchmarks.cases.router_worker import micros, run_alone
 from benchmarks.harness.model import Model
-from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.processes import BenchmarkFailed, Environment
 from benchmarks.harness.steady import Backlog, LoopRun, run_bare, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, send_to, traffic
@@ -33,7 +34,9 @@ _WORK: Final = (
     ("5% repeats, to a topic, conflicts too", 0.05, "and conflicts"),
     ("5% repeats, with chunk filters", 0.05, "filters"),
 )
-ROUTER: Final = "a router, 4 partitions"
+ALONE: Final = "ids in a header, a worker alone"
+ROUTER: Final = "the same, a router"
+BEHIND: Final = "the same, the worker behind it"
 BARE: Final = "bare loop"
 """It is the same before and after."""
 
@@ -74,6 +77,11 @@ class Change(Model):
         bare, worker = self.cost(BARE), self.cost(_WORK[0][0])
         return median(a / b for a, b in zip(bare.of(version), worker.of(version), strict=True))
 
+    def routed(self, version: Version) -> float:
+        """Return the CPU time of a router and its worker : a worker alone, the median."""
+        router, behind, alone = (self.cost(what).of(version) for what in (ROUTER, BEHIND, ALONE))
+        return median((a + b) / c for a, b, c in zip(router, behind, alone, strict=True))
+
     def percentile(self, version: Version, percent: float) -> float:
         """Return the median of the rounds, in milliseconds."""
         return median(run.quantile(percent) for run in self.latency[version])
@@ -83,11 +91,7 @@ class Change(Model):
         return sorted(run.quantile(percent) for run in self.latency[version])
 
 
-class _Turn(NamedTuple):
-    """Something to measure with the environment of a version."""
-
-    what: str
-    run: Callable[[Mapping[str, str]], LoopRun]
+Runs = dict[str, LoopRun]
 
 
 def measure_change(
@@ -101,23 +105,22 @@ def measure_change(
     report: Callable[[str], None],
 ) -> Change:
     """Measure `rounds` rounds of both versions. Raises BenchmarkFailed."""
-    environments: dict[Version, Mapping[str, str]] = {
+    environments: dict[Version, Environment] = {
         "before": {"PYTHONPATH": _packages_of(commit, testbed.scratch / "before")},
         "after": {},
     }
     report(f"sending {messages:,} messages for each kind of backlog")
     turns = _turns(testbed, messages)
-    costs: dict[str, dict[Version, list[float]]] = {
-        turn.what: {"before": [], "after": []} for turn in turns
-    }
+    costs: dict[str, dict[Version, list[float]]] = {}
     latency: dict[Version, list[LatencyRun]] = {"before": [], "after": []}
     for number in range(rounds + 1):
         order = VERSIONS if number % 2 else VERSIONS[::-1]
-        for turn in turns:
+        for what, turn in turns.items():
             for version in order:
-                report(f"round {number} of {rounds}: {turn.what}, {version}")
-                run = turn.run(environments[version])
-                costs[turn.what][version] += [1e6 / run.per_cpu_second] * bool(number)
+                report(f"round {number} of {rounds}: {what}, {version}")
+                for part, run in turn(environments[version]).items():
+                    cost = costs.setdefault(part, {"before": [], "after": []})[version]
+                    cost += [micros(run)] * bool(number)
         for version in order:
             report(f"round {number} of {rounds}: {rate:,} messages/s, {version}")
             paced = run_latency(
@@ -137,20 +140,29 @@ def measure_change(
     )
 
 
-def _turns(testbed: Testbed, messages: int) -> list[_Turn]:
+def _turns(testbed: Testbed, messages: int) -> dict[str, Callable[[Environment], Runs]]:
+    """Send the backlogs; return what takes turns at them, by names."""
     backlogs = {rate: _send(testbed, messages, rate) for _, rate, _ in _WORK}
     sent = traffic(messages, keyed=False)
-    unkeyed = testbed.create_topic("unkeyed", partitions=PARTITIONS)
-    send_to(testbed.bootstrap_servers, unkeyed, sent, np.arange(messages) % PARTITIONS)
+    unkeyed, whole = (
+        Backlog(testbed, testbed.create_topic("unkeyed", partitions=number), sent)
+        for number in (PARTITIONS, 1)
+    )
+    for backlog, number in ((unkeyed, PARTITIONS), (whole, 1)):
+        send_to(testbed.bootstrap_servers, backlog.topic, sent, np.arange(messages) % number)
 
-    def working(rate: float, kind: str) -> Callable[[Mapping[str, str]], LoopRun]:
-        return lambda of: run_workers(backlogs[rate], spec=KINDS[kind], environment=of)
+    def working(what: str, rate: float, kind: str) -> Callable[[Environment], Runs]:
+        return lambda of: {what: run_workers(backlogs[rate], spec=KINDS[kind], environment=of)}
 
-    return [
-        _Turn(BARE, lambda _: run_bare(backlogs[_WORK[0][1]])),
-        *(_Turn(what, working(rate, kind)) for what, rate, kind in _WORK),
-        _Turn(ROUTER, lambda of: run_router(Backlog(testbed, unkeyed, sent), of)),
-    ]
+    def routing(of: Environment) -> Runs:
+        return dict(zip((ROUTER, BEHIND), run_router_and_worker(unkeyed, of), strict=True))
+
+    return {
+        BARE: lambda _: {BARE: run_bare(backlogs[_WORK[0][1]])},
+        **{work[0]: working(*work) for work in _WORK},
+        ALONE: lambda of: {ALONE: run_alone(whole, of)},
+        ROUTER: routing,
+    }
 
 
 def _send(testbed: Testbed, messages: int, repeat_rate: float) -> Backlog:

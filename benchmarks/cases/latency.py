@@ -10,7 +10,7 @@ are not counted: the workers' first transaction, the broker's first segments. No
 a new broker compiles its code meanwhile and uses twice the CPU time, which doubles the tail at half load.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from benchmarks.cases.throughput import send_backlog
 from benchmarks.harness.measure import cpu_seconds_of
 from benchmarks.harness.model import Model
 from benchmarks.harness.pacer import Pace
-from benchmarks.harness.processes import Process, Worker
+from benchmarks.harness.processes import Environment, Process, Worker
 from benchmarks.harness.router import Router
 from benchmarks.harness.steady import run_workers
 from benchmarks.harness.testbed import Testbed
@@ -139,7 +139,7 @@ def run_latency(
     rate: int,
     seconds: float,
     interval_ms: int | None,
-    environment: Mapping[str, str] | None = None,
+    environment: Environment = None,
 ) -> LatencyRun:
     """Measure a worker with this commit interval, or none. Raises BenchmarkFailed.
 

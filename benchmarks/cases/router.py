@@ -4,21 +4,24 @@ An input whose messages have their id in a header and no key, a backlog, exactly
 The copies of an id are in other partitions of the input. Router and bare loop take turns on the same input, each time
 with a new repartition topic, and each round begins with the other one. The bare loop has the router's client settings,
 batches and transactions, and copies each record to the partition of the same number. steady.py defines what is
-measured. The first bare run only warms up the broker and is not counted.
+measured. The first bare run only warms up the broker and is not counted. router_worker.py compares a router and its
+worker with a worker alone, in the same rounds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from statistics import median
 from typing import Final
 from uuid import uuid4
 
 import numpy as np
+from pydantic import Field
 
+from benchmarks.cases.router_worker import WithWorker, run_alone, run_behind
 from benchmarks.harness.check import check_all_partitions, check_routed
 from benchmarks.harness.measure import CpuMeter, memory_of
 from benchmarks.harness.model import Model
-from benchmarks.harness.processes import Process
+from benchmarks.harness.processes import Environment, Process
 from benchmarks.harness.router import UNKEYED_SPEC, Router
 from benchmarks.harness.steady import Backlog, LoopRun, steady_run
 from benchmarks.harness.testbed import GroupOffset, Testbed
@@ -49,6 +52,7 @@ class RouterUse(Model):
     value_bytes: int
     partitions: int
     rounds: list[RouterPair]
+    with_worker: list[WithWorker] = Field(default_factory=list)
 
     @property
     def shares(self) -> list[float]:
@@ -59,6 +63,11 @@ class RouterUse(Model):
     def cpu_share(self) -> float:
         """The median of the rounds' shares."""
         return median(self.shares)
+
+    @property
+    def with_worker_ratio(self) -> float:
+        """CPU time of a message, router and worker together : worker alone, the median."""
+        return median(each.ratio for each in self.with_worker)
 
     @property
     def bare_per_cpu_second(self) -> float:
@@ -92,7 +101,9 @@ def measure_router(
     backlog = Backlog(testbed, topic, sent)
     report("warming up")
     _run_bare(backlog)
-    pairs = []
+    whole = Backlog(testbed, testbed.create_topic("whole"), sent)
+    send_to(testbed.bootstrap_servers, whole.topic, sent, np.zeros(messages, np.intp))
+    pairs, with_worker = [], []
     for number in range(1, rounds + 1):
         runs = {}
         order = [("bare loop", _run_bare), ("router", run_router)]
@@ -101,9 +112,16 @@ def measure_router(
             report(f"round {number} of {rounds}: {what}")
             runs[what] = run(backlog)
         pairs.append(RouterPair(bare=runs["bare loop"], router=runs["router"]))
-    testbed.delete_topics(topic)
+        report(f"round {number} of {rounds}: a worker alone, then a router and its worker")
+        router, behind = run_router_and_worker(backlog)
+        with_worker.append(WithWorker(alone=run_alone(whole), router=router, behind=behind))
+    testbed.delete_topics(topic, whole.topic)
     return RouterUse(
-        messages=messages, value_bytes=VALUE_BYTES, partitions=PARTITIONS, rounds=pairs
+        messages=messages,
+        value_bytes=VALUE_BYTES,
+        partitions=PARTITIONS,
+        rounds=pairs,
+        with_worker=with_worker,
     )
 
 
@@ -122,21 +140,48 @@ def _run_bare(backlog: Backlog) -> LoopRun:
     return steady_run(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
 
 
-def run_router(backlog: Backlog, environment: Mapping[str, str] | None = None) -> LoopRun:
+def run_router(backlog: Backlog, environment: Environment = None) -> LoopRun:
     """Run a router. Raises BenchmarkFailed, also if its output is wrong.
 
     `environment` are variables in addition to this process's own.
     """
-    testbed, topic, sent = backlog
+    testbed, _, _ = backlog
     target = testbed.create_topic("routed", partitions=PARTITIONS, log_append_time=True)
-    spec = {**UNKEYED_SPEC, "repartition": {"partitions": PARTITIONS, "topic": {"name": target}}}
-    home = testbed.scratch / target
-    topics = (testbed.bootstrap_servers, topic, f"{target}-clean")
-    with Router(home, *topics, spec, environment=environment) as router:
-        meter, peak = _follow(backlog, router, router.group)
-    output = check_routed(testbed.bootstrap_servers, target, sent, partitions=PARTITIONS)
+    run = _route(backlog, target, f"{target}-clean", PARTITIONS, environment)
     testbed.delete_topics(target)
-    return steady_run(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
+    return run
+
+
+def run_router_and_worker(
+    backlog: Backlog, environment: Environment = None
+) -> tuple[LoopRun, LoopRun]:
+    """Run a router, then the only worker behind it. Raises BenchmarkFailed."""
+    testbed, topic, sent = backlog
+    target = testbed.create_topic("routed", log_append_time=True)
+    output = testbed.create_topic("clean", log_append_time=True)
+    router = _route(backlog, target, output, 1, environment)
+    routed = Backlog(testbed, target, sent)
+    behind = run_behind(routed, topic, output, _spec(target, 1), environment)
+    testbed.delete_topics(target, output)
+    return router, behind
+
+
+def _spec(target: str, partitions: int) -> dict[str, object]:
+    repartition = {"partitions": partitions, "topic": {"name": target}}
+    return {**UNKEYED_SPEC, "repartition": repartition}
+
+
+def _route(
+    backlog: Backlog, target: str, output: str, partitions: int, environment: Environment
+) -> LoopRun:
+    """Run a router until it has routed all; check what it has written."""
+    testbed, topic, sent = backlog
+    home, servers = testbed.scratch / target, testbed.bootstrap_servers
+    spec = _spec(target, partitions)
+    with Router(home, servers, topic, output, spec, environment=environment) as router:
+        meter, peak = _follow(backlog, router, router.group)
+    found = check_routed(servers, target, sent, partitions=partitions)
+    return steady_run(meter, [found], np.arange(len(sent.numbers)), peak_bytes=peak)
 
 
 def _follow(backlog: Backlog, loop: Process, group: str) -> tuple[CpuMeter, int]:

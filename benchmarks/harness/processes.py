@@ -28,6 +28,10 @@ _TOKEN: Final = "bench"  # noqa: S105 # of workers on this machine's own address
 _LOG_LINES: Final = 15
 
 
+Environment = Mapping[str, str] | None
+"""Variables of a process in addition to this one's."""
+
+
 class BenchmarkFailed(Exception):
     """A benchmark could not be completed."""
 
@@ -49,7 +53,7 @@ class Process:
         module: str,
         *arguments: object,
         log: Path,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment = None,
     ) -> None:
         self._module = module
         self._log = log
@@ -128,7 +132,7 @@ class ServingProcess(Process):
         *arguments: object,
         home: Path,
         log: str,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment = None,
     ) -> None:
         self._endpoint = home / "endpoint"
         self._endpoint.unlink(missing_ok=True)
@@ -171,7 +175,7 @@ class Worker(ServingProcess):
         spec: Mapping[str, object] | None = None,
         partition: int = 0,
         restore_from: str | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment = None,
     ) -> None:
         self.began = time.monotonic()
         home.mkdir(parents=True, exist_ok=True)

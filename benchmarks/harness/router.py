@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.processes import ServingProcess
+from benchmarks.harness.processes import Environment, ServingProcess
 from benchmarks.harness.stream import manifest_of
 from benchmarks.harness.topics import ensure_topics
 from benchmarks.harness.traffic import ID_HEADER
@@ -28,7 +28,7 @@ class Router(ServingProcess):
         output_topic: str,
         spec: Mapping[str, object],
         *,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment = None,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         manifest = home / "stream.yaml"

@@ -17,7 +17,7 @@ from pydantic import Field
 from benchmarks.harness.check import Output, Verdict, check_copied, check_deduplicated
 from benchmarks.harness.measure import CpuMeter, Speed, memory_of
 from benchmarks.harness.pinning import Cores, pin
-from benchmarks.harness.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.processes import BenchmarkFailed, Environment, Process, Worker
 from benchmarks.harness.testbed import GroupOffset, Testbed
 from benchmarks.harness.traffic import Traffic
 
@@ -59,7 +59,7 @@ class _Lane(NamedTuple):
     partition: int
 
 
-def run_bare(backlog: Backlog, environment: Mapping[str, str] | None = None) -> LoopRun:
+def run_bare(backlog: Backlog, environment: Environment = None) -> LoopRun:
     """Run the bare loop of bare_loop.py. Raises BenchmarkFailed.
 
     `environment` are variables in addition to this process's own.
@@ -84,7 +84,7 @@ def run_workers(
     cores: Sequence[Cores | None] = (None,),
     tuning: Mapping[str, object] | None = None,
     spec: Mapping[str, object] | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Environment = None,
     with_stages: bool = False,
 ) -> LoopRun:
     """Run a worker for each of `cores`, on the partitions from 0 on.

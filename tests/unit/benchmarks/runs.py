@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from benchmarks.cases.aggregate import Aggregated, AggregateRun
 from benchmarks.cases.audit import AuditRun, Audits
-from benchmarks.cases.change import BARE, ROUTER, Change, Costs
+from benchmarks.cases.change import ALONE, BARE, BEHIND, ROUTER, Change, Costs
 from benchmarks.cases.chunks import ManyChunks, Planned
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
@@ -109,7 +109,9 @@ def change(*worker: tuple[float, float]) -> Change:
         costs=[
             Costs(what=BARE, before=bare, after=bare),
             Costs(what="passed, 5% repeats", before=before, after=after),
-            Costs(what=ROUTER, before=[6.0] * len(worker), after=[5.0] * len(worker)),
+            Costs(what=ALONE, before=[5.0] * len(worker), after=[4.0] * len(worker)),
+            Costs(what=ROUTER, before=[6.0] * len(worker), after=[4.0] * len(worker)),
+            Costs(what=BEHIND, before=[5.0] * len(worker), after=[3.0] * len(worker)),
         ],
         latency={
             "before": [latency_run(25, 95_000, 200.0) for _ in worker],

@@ -4,10 +4,12 @@ import pytest
 
 from benchmarks.cases.ageing import Ageing, AgeingPair
 from benchmarks.cases.cores import CoresPair, CoreUse
+from benchmarks.cases.extras import ExtraRate, ExtraRound, Extras
+from benchmarks.cases.router_worker import WithWorker
 from benchmarks.cases.throughput import Throughput
 from benchmarks.recovery.failover import Climb, Failover, Rung
 from benchmarks.reporting.goals import Goal
-from benchmarks.reporting.render import Result, goals_of
+from benchmarks.reporting.render import Result, goals_of, text_of
 from benchmarks.scale.result import Ageing as ScaleAgeing
 from benchmarks.scale.result import Scale
 from tests.unit.benchmarks.peers.runs import crash, peer, peers, run
@@ -56,6 +58,25 @@ def test_ageing_is_told_as_what_it_adds_to_the_cpu_time_of_a_message() -> None:
     assert told(Ageing(messages=1000, rounds=[pair])) == [("< 5%", "4.0%", True)]
 
 
+def extras(*, passed: float, routed: float, filters: float = 1.0) -> Extras:
+    """A result in which a passed and a routed record take so many CPU seconds."""
+
+    def rate(share: float) -> ExtraRate:
+        seconds = {"plain": 1.0, "and conflicts": 1.09, "filters": filters}
+        seconds["duplicates and owners"] = (1 - share) * passed + share * routed
+        runs = {kind: loop_run(messages=1, cpu_seconds=each) for kind, each in seconds.items()}
+        return ExtraRate(repeat_rate=share, rounds=[ExtraRound(runs=runs)] * 2)
+
+    return Extras(messages=1000, rates=[rate(share) for share in (0.3, 0.05, 0.006)])
+
+
+def test_a_routed_record_is_held_against_a_passed_one_of_the_same_stream() -> None:
+    _, routed, *others = told(extras(passed=4.0, routed=8.0, filters=1.11))
+    assert routed == ("≤ 1.3", "2.00, 54% off", False)
+    assert others == [("≤ 10%", "9.0%", True), ("≤ 10%", "11.0%", False)]
+    assert told(extras(passed=4.0, routed=5.0))[1] == ("≤ 1.3", "1.25", True)
+
+
 def test_latency_at_half_load_has_a_goal_of_its_own() -> None:
     *usual, half = told(latency(usual_ms=50.1, half_load_ms=99.9))
     assert usual == [("≤ 50 ms", "50.1 ms", False), ("≤ 250 ms", "50.1 ms", True)]
@@ -65,6 +86,14 @@ def test_latency_at_half_load_has_a_goal_of_its_own() -> None:
 def test_a_router_is_held_against_its_bare_loop_by_the_median_of_the_rounds() -> None:
     assert told(router_use(0.8, 0.86, 0.9)) == [("≥ 85%", "86.0%", True)]
     assert told(router_use(0.51)) == [("≥ 85%", "51.0%, 40% off", False)]
+
+
+def test_a_router_and_its_worker_are_held_against_a_worker_alone() -> None:
+    alone, router, behind = (loop_run(cpu_seconds=each) for each in (1.0, 0.9, 1.1))
+    together = WithWorker(alone=alone, router=router, behind=behind)
+    result = router_use(0.9).model_copy(update={"with_worker": [together]})
+    assert told(result)[1:] == [("≤ 1.9", "2.00, 5% off", False)]
+    assert "| 1 | 10000.00 | 9000.00 | 11000.00 | 2.00 |" in text_of(result, "results")
 
 
 def test_latency_with_routers_is_judged_and_that_without_them_is_not() -> None:

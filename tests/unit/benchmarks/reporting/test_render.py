@@ -303,6 +303,7 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
             "| passed, 5% repeats | 5.00 | 4.00 to 6.00 | 3.80 | 3.00 to 4.00 | 0.80 |",
         ),
         ("change", "messages per CPU second: 60.0% before, 78.9% after."),
+        ("change", "took 2.20 times the worker\nalone before, 1.75 times after."),
         ("change", "| after | 81.0 | 81.0 | 80, 81, 82 | 81.0 | 0.40 |"),
         # A terabyte has 12.5 billion such records, and the output 95 % of them.
         ("audit", "| 64 | 12.5 billion | 68 | 8.5 | 1.1 | 1,462 |"),

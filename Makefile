@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 MIN_JAVA := 17
+# Of the edition of native/Cargo.toml
+MIN_CARGO := 1.85
 # Options of the demo and of the benchmarks: make demo ARGS="--rows 50000 --keep"
 ARGS ?=
 # Narrows the tests: make pytest TESTS=tests/unit
@@ -15,6 +17,11 @@ E2E = $(or $(TESTS),tests/e2e)
 # The tests of a file share a process, for its fixtures. In the order of their names, components come before units: no
 # process waits for another's last file, as a file of units takes a second.
 BY_FILE := --dist loadfile --no-loadscope-reorder
+# The experimental native path: what is built, and the tests of the worker that it must pass as well.
+NATIVE := build/native
+NATIVE_STEPS := tests/faults/test_kill_at_each_step.py -k 'steps_of_the_loop or in_a_commit'
+has_cargo = found=$$(cargo --version 2>/dev/null | cut -d ' ' -f 2); \
+	[ "$$(printf '%s\n' $(MIN_CARGO) "$${found:-0}" | sort -V | head -n 1)" = $(MIN_CARGO) ]
 # What the runs of pytest in `make test` leave out, and what they try twice; see tests/support/layers.py.
 REPORTS := build/test-reports
 # A stage of `make test`, with its time in the report.
@@ -44,7 +51,7 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
-	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
+	matrix-pytest matrix-e2e native native-test check-cargo soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -54,7 +61,7 @@ demo: setup check-java ## Deduplicate real records, kill a worker in the middle,
 	@$(BIN)/python -m examples.flights $(ARGS)
 
 # Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves.
-test pytest test-e2e test-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
+test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
 
 # Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.
 check: setup ## Run lint, the unit tests and a minute of simulation
@@ -68,6 +75,8 @@ test: setup check-java ## Run everything that CI runs: lint, simulation and all 
 	@$(call timed,lint)
 	@failed=0; $(call timed,simulate) || failed=1; \
 		$(MAKE) --no-print-directory --jobs 2 --keep-going timed-pytest timed-test-e2e || failed=1; \
+		if $(has_cargo); then $(call timed,native-test) || failed=1; \
+		else echo "make native-test: no cargo $(MIN_CARGO) or newer" >>$(REPORTS)/not-run.txt; fi; \
 		$(BIN)/python -m tests.support.layers || failed=1; exit $$failed
 
 timed-%:
@@ -110,6 +119,22 @@ test-e2e: setup check-java ## Run the tests on Kubernetes: KUBECONFIG's if it is
 
 matrix-pytest:
 	$(BIN)/pytest -n $(JOBS) $(BY_FILE) -m matrix --ignore tests/e2e $(TESTS)
+
+# Outside of .venv, so that no other run has it.
+native: export CARGO_TARGET_DIR := $(CURDIR)/$(NATIVE)/target
+native: setup check-cargo ## Build the experimental native path into build/native/site, see docs/decisions/0050
+	@rm -rf $(NATIVE)/wheel $(NATIVE)/site
+	$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(NATIVE)/wheel native
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(NATIVE)/site $(NATIVE)/wheel/*.whl
+
+native-test: export CARGO_TARGET_DIR := $(CURDIR)/$(NATIVE)/target
+native-test: export PYTHONPATH := $(CURDIR)/$(NATIVE)/site
+native-test: native check-java ## Test the native path: its own tests, and the worker killed at each step on it
+	cargo fmt --check --manifest-path native/Cargo.toml
+	cargo clippy --quiet --locked --all-targets --manifest-path native/Cargo.toml -- -D warnings
+	cargo test --quiet --locked --manifest-path native/Cargo.toml
+	$(BIN)/pytest tests/native
+	DEDUPE_EXPERIMENTAL_NATIVE=1 $(BIN)/pytest -m 'matrix or not matrix' $(NATIVE_STEPS)
 
 # One after another: most of them need the cluster alone, and those of the matrix that do not are few.
 matrix-e2e:
@@ -202,6 +227,9 @@ clean: ## Remove build results (caches outside the tree are kept)
 check-python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Python 3.11 or newer with venv is needed: install it (Debian: apt-get install python3 python3-venv) or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+
+check-cargo:
+	@$(has_cargo) || { echo "cargo $(MIN_CARGO) or newer is needed for the native path (https://rustup.rs)" >&2; exit 1; }
 
 check-java:
 	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.*version "(1\.)?([0-9]+).*/\2/p' | head -n 1) || true; \

@@ -2,7 +2,8 @@
 
 A pytest plugin that tests/conftest.py registers. `make test` runs pytest several times: each run writes its
 report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one. Each stage of
-`make test` appends a line "name seconds" to the file stages.txt there.
+`make test` appends a line "name seconds" to the file stages.txt there, and a line to not-run.txt for one that
+this machine can't run.
 """
 
 import json
@@ -22,6 +23,7 @@ MATRIX: Final = "matrix"
 MOST_SECOND_ATTEMPTS: Final = 2
 REPORTS: Final = "TEST_REPORTS"
 STAGES: Final = "stages.txt"
+NOT_RUN: Final = "not-run.txt"
 _FOLDER_DEPTH: Final = 3
 _SHOWN_SECONDS: Final = 3.0
 _SLOW_SECONDS: Final = 15.0
@@ -37,13 +39,15 @@ def matrix(*values: object) -> ParameterSet:
 class Report:
     """Tests that a run did not run, and those that it ran twice. Ids; `second_attempts` with the first error.
 
-    `tests` and `stages`: seconds of each test, and of the parts of `make test`.
+    `tests` and `stages`: seconds of each test, and of the parts of `make test`. `not_run`: its parts that this machine
+    can't run, and why.
     """
 
     matrix: set[str] = field(default_factory=set)
     second_attempts: list[tuple[str, str]] = field(default_factory=list)
     tests: dict[str, float] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
+    not_run: list[str] = field(default_factory=list)
 
     def add(self, test: str, seconds: float) -> None:
         """Add the seconds of a part of a test, such as its fixtures."""
@@ -82,6 +86,7 @@ class Report:
             said.append(f"FAILED: more than {MOST_SECOND_ATTEMPTS} second attempts in one run")
         if self.matrix:
             said.append(f"{len(self.matrix)} tests of the matrix did not run: make test-matrix")
+        said += [f"did not run: {each}" for each in self.not_run]
         return said
 
     def save(self, directory: Path) -> None:
@@ -110,6 +115,8 @@ def read(directory: Path) -> Report:
     for line in stages.read_text().splitlines() if stages.exists() else ():
         name, _, taken = line.rpartition(" ")
         whole.stages[name] = float(taken)
+    not_run = directory / NOT_RUN
+    whole.not_run = not_run.read_text().splitlines() if not_run.exists() else []
     return whole
 
 

@@ -13,7 +13,7 @@ from dedupe_crds.local_path import LocalPath
 from dedupe_crds.stop_signals import Interrupted
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_worker.admin.http_api import read_token
 from dedupe_worker.bootstrap.request import (
     RequestValues,
@@ -47,6 +47,19 @@ _KAFKA_PROPERTIES = click.option(
 
 
 _HELP: Final = ("-h", "--help")
+NATIVE: Final = "DEDUPE_EXPERIMENTAL_NATIVE"
+"""With this variable, of any value, a worker has the experimental data path: docs/decisions/0050."""
+
+
+def component_factory() -> type[ComponentFactory]:
+    """Return the factory of the worker's components. Raises InvalidConfig."""
+    if not os.environ.get(NATIVE):
+        return ComponentFactory
+    try:
+        from dedupe_native.factory import NativeFactory  # noqa: PLC0415 (not installed by default)
+    except ImportError as error:
+        raise InvalidConfig(f"{NATIVE} is set: {error}; see docs/decisions/0050") from error
+    return NativeFactory
 
 
 class _Commands(click.Group):
@@ -132,7 +145,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
         )
         host, port = parse_address("--http", address)
         code = run_worker(
-            ComponentFactory(config),
+            component_factory()(config),
             host=host,
             port=port,
             probes=parse_address("--probe-address", probe_address) if probe_address else None,

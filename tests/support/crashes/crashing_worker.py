@@ -11,10 +11,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dedupe_httpd.logs import configure_logs
 from dedupe_worker.admin.http_api import read_token
+from dedupe_worker.cli import component_factory
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig, load_config
 from dedupe_worker.kafka.consumer import PartitionReader
@@ -22,6 +23,11 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.process import run_worker
 from dedupe_worker.store.rocksdb import Store
 from tests.support.crashes.steps import Crash, Step
+
+if TYPE_CHECKING:
+    _Components = ComponentFactory
+else:  # the native one, if the environment asks for it
+    _Components = component_factory()
 
 
 def main() -> None:
@@ -46,7 +52,7 @@ def main() -> None:
     sys.exit(code)
 
 
-class CrashingFactory(ComponentFactory):
+class CrashingFactory(_Components):
     """The worker's components, each behind a proxy that knows the steps."""
 
     def __init__(self, config: WorkerConfig, crash: Crash) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import structlog
@@ -27,6 +27,12 @@ from tests.support.crashes.inner_crashes import MARKER, InnerCrash, Point
 _SLOW_SECONDS = 0.5
 
 log = structlog.get_logger()
+
+
+if TYPE_CHECKING:
+    _Components = ComponentFactory
+else:  # the native one, if the environment asks for it
+    _Components = cli.component_factory()
 
 
 class Trigger:
@@ -59,7 +65,7 @@ class Trigger:
         )  # SIGSTOP takes effect on this thread, or the broker, a moment later
 
 
-class FaultyFactory(ComponentFactory):
+class FaultyFactory(_Components):
     """The worker's components, watched."""
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -213,7 +219,7 @@ class _State(StateDirectory):
 
 def main() -> None:
     """Run the worker until the fault ends it or it ends normally."""
-    with patch.object(cli, "ComponentFactory", FaultyFactory):
+    with patch.object(cli, "component_factory", lambda: FaultyFactory):
         cli.main()
 
 

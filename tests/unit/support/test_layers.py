@@ -128,3 +128,8 @@ def test_the_slowest_tests_are_told_first() -> None:
         "    3.0  tests/unit/test_a.py::test_slower",
         "    1.5  tests/unit/test_a.py::test_slow",
     ]
+
+
+def test_a_part_that_this_machine_cannot_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "not-run.txt").write_text("make native-test: no cargo\n")
+    assert read(tmp_path).lines() == ["did not run: make native-test: no cargo"]

@@ -40,7 +40,7 @@ class NoBorder:
         """Yield the whole batch."""
         yield Part(batch.records, batch.next_offset, batch.behind)
 
-    def strays(self, records: list[Message]) -> tuple[list[Message], list[Routed]]:
+    def strays(self, records: Sequence[Message]) -> tuple[Sequence[Message], list[Routed]]:
         """Return the records that are this worker's, and the others as what to send on."""
         return records, []
 
@@ -87,7 +87,7 @@ class Border(NoBorder):
         if first < len(batch.records):
             yield Part(batch.records[first:], batch.next_offset, batch.behind)
 
-    def strays(self, records: list[Message]) -> tuple[list[Message], list[Routed]]:
+    def strays(self, records: Sequence[Message]) -> tuple[Sequence[Message], list[Routed]]:
         """Return the records that are this worker's, and the others as what to send on."""
         if self._route is None:
             return records, []

@@ -21,6 +21,7 @@ from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_ids.origin import BatchOrigins, strip_origins
 from dedupe_worker.dedup.policy import Policy, late_before
+from dedupe_worker.dedup.records import arrays_of
 from dedupe_worker.dedup.side_headers import late_headers, repeat_headers
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
@@ -35,7 +36,6 @@ from dedupe_worker.values import (
     came_after,
     contents_differ,
     owners_of,
-    timestamps,
 )
 
 
@@ -193,14 +193,12 @@ class Classifier:
         self._on_read = on_read
         self._routed_from = routed_from
 
-    def identify(self, records: list[Message]) -> Identified:
+    def identify(self, records: Sequence[Message]) -> Identified:
         """Take the ids of a batch, and the headers that routers have added."""
         self._on_read(records)
         came_from = None if self._routed_from is None else strip_origins(records)
-        ids = self._extract(records)
-        offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
+        ids, offsets, times = arrays_of(records, self._extract)
         owners = self._owners(came_from, offsets)
-        times = timestamps(records)
         values = self._layout.encode(owners_of(owners[ids.rows]), records, ids.rows, times)
         return Identified(ids.rows, ids.packed, values, offsets, times, owners)
 

@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress
 from typing import Final
 
 from confluent_kafka import Message
@@ -25,6 +24,7 @@ from dedupe_kafka.errors import RecordRefused
 from dedupe_worker.dedup.border import NoBorder, Part
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.loop_output import Output
+from dedupe_worker.dedup.records import choose
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.side_topics.writers import SideTopicWriter
@@ -218,7 +218,7 @@ class Loop:
             verdict = self._classifier.classify(records, identified, self._time_ms())
             passed, owners = records, identified.owners
             if not verdict.passed.all():
-                passed = list(compress(records, verdict.passed.tolist()))
+                passed = choose(records, verdict.passed)
                 owners = owners[verdict.passed]
         with self._stage("produce"):
             self._output.produce(passed)

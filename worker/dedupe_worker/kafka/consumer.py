@@ -2,7 +2,7 @@
 
 The loop, the catch-up and the bootstrap use it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
@@ -40,7 +40,7 @@ class Batch:
     far as they are known. `behind` is the number of offsets after it, as of the last fetch.
     """
 
-    records: list[Message]
+    records: Sequence[Message]
     next_offset: int
     behind: int
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import TopicPartition
 
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
@@ -129,6 +129,5 @@ def test_a_record_after_the_stretch_is_delivered() -> None:
         reader.read(10, 0.2)
     consumer.records = [Record(950)]
     batch = reader.read(10, 0.2)
-    offsets: list[Message] = batch.records
-    assert [record.offset() for record in offsets] == [950]
+    assert [record.offset() for record in batch.records] == [950]
     assert batch.next_offset == 951

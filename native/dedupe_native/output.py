@@ -8,6 +8,7 @@ from confluent_kafka import Message, TopicPartition
 from dedupe_native.errors import kafka_exceptions
 from dedupe_native.records import NativeRecords
 from dedupe_worker.kafka.transactional import TransactionalOutput
+from dedupe_worker.values import Times
 
 _FLUSH_SECONDS: Final = 30.0
 
@@ -71,7 +72,7 @@ class NativeOutput(TransactionalOutput):
 
     _producer: Any
 
-    def produce(self, records: Sequence[Message]) -> None:
+    def produce(self, records: Sequence[Message], _times: Times) -> None:
         """Send records, in order and unchanged, as `PartitionOutput.produce` does."""
         if records:
             self._produced += len(records)

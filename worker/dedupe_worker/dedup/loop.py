@@ -216,12 +216,12 @@ class Loop:
             newest_ms = identified.newest_ms
         with self._stage("lookup"):
             verdict = self._classifier.classify(records, identified, self._time_ms())
-            passed, owners = records, identified.owners
+            passed, owners, times = records, identified.owners, identified.times
             if not verdict.passed.all():
                 passed = choose(records, verdict.passed)
-                owners = owners[verdict.passed]
+                owners, times = owners[verdict.passed], times[verdict.passed]
         with self._stage("produce"):
-            self._output.produce(passed)
+            self._output.produce(passed, times)
             self._output.route(verdict.routed)
             if passed:
                 for log in self._logs:

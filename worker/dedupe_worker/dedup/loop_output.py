@@ -8,6 +8,7 @@ from confluent_kafka import Message
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.side_records import Routed, SideRecord
+from dedupe_worker.values import Times
 
 
 class Output(Protocol):
@@ -20,7 +21,7 @@ class Output(Protocol):
     @property
     def own(self) -> Sequence[OffsetRange]: ...  # noqa: D102
     def begin(self) -> None: ...  # noqa: D102
-    def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
+    def produce(self, records: Sequence[Message], times: Times) -> None: ...  # noqa: D102
     def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
     def produce_side_records(self, records: Sequence[SideRecord]) -> None: ...  # noqa: D102
     def flush(self) -> OffsetRange | None: ...  # noqa: D102

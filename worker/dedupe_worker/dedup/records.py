@@ -43,8 +43,7 @@ def arrays_of(records: Sequence[Message], extract: Extractor) -> Arrays:
     """Return the arrays of a batch."""
     if isinstance(records, ArrayRecords):
         return records.arrays
-    offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
-    return Arrays(extract(records), offsets, timestamps(records))
+    return Arrays(extract(records), _offsets(records), timestamps(records))
 
 
 def choose(records: Sequence[Message], mask: Mask) -> Sequence[Message]:
@@ -52,3 +51,11 @@ def choose(records: Sequence[Message], mask: Mask) -> Sequence[Message]:
     if isinstance(records, ArrayRecords):
         return records.choose(mask)
     return list(compress(records, mask.tolist()))
+
+
+def _offsets(records: Sequence[Message]) -> Offsets:
+    """Return the offsets of records of one partition, in order."""
+    first, last = records[0].offset() or 0, records[-1].offset() or 0
+    if last - first == len(records) - 1:  # no marker among them: it saves a call for each
+        return np.arange(first, last + 1, dtype=np.uint64)
+    return np.fromiter(map(Message.offset, records), np.uint64, len(records))

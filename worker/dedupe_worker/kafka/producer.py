@@ -19,6 +19,7 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.side_records import Routed, SideRecord
+from dedupe_worker.values import Times
 
 # For a queue without room, where no transaction bounds the time.
 _CALL_SECONDS: Final = 60.0
@@ -118,11 +119,11 @@ class PartitionOutput(ABC):
     def abort(self) -> None:
         """Abort what was begun, as far as possible. Raises StreamError."""
 
-    def produce(self, records: Sequence[Message]) -> None:
+    def produce(self, records: Sequence[Message], times: Times) -> None:
         """Send records, in order and unchanged: key, value, headers and timestamp.
 
-        librdkafka takes the timestamp 0 for "now", so the only millisecond that cannot be sent, the first of 1970,
-        becomes the second.
+        `times` are the timestamps, shape (n,): to ask each record again takes time. librdkafka takes 0 for "now", so
+        the only millisecond that cannot be sent, the first of 1970, becomes the second.
         """
         if not records:
             return
@@ -132,7 +133,7 @@ class PartitionOutput(ABC):
             self._send_reported(records[0])
             start = 1
         self._produced += len(records)
-        for record in records[start:-1]:
+        for record, time_ms in zip(records[start:-1], times[start:-1].tolist(), strict=True):
             while True:
                 try:
                     produce(
@@ -142,7 +143,7 @@ class PartitionOutput(ABC):
                         partition,
                         None,
                         None,
-                        record.timestamp()[1] or 1,
+                        time_ms or 1,
                         record.headers(),
                     )
                     break

@@ -146,7 +146,7 @@ class BloomFilter:
 
     @property
     def _next_ids(self) -> int:
-        """Return the number of ids that the filter takes after its next growth, in addition."""
+        """Return how many more ids the filter takes after its next growth."""
         held = self._capacity
         keeps_early = _GROWTH * held + _FIRST_SLAB_IDS <= _EARLY_IDS
         growth = _GROWTH if keeps_early else _LAST_GROWTH

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -125,7 +126,7 @@ def output(broker: Broker, clock: StillClock) -> TransactionalOutput:
 
 def passed_on(output: TransactionalOutput, records: int = 1) -> None:
     output.begin()
-    output.produce([Record()] * records)  # type: ignore[list-item] # a stand-in
+    output.produce([Record()] * records, np.ones(records, np.int64))  # type: ignore[list-item] # a stand-in
     output.commit(9, Source())  # type: ignore[arg-type] # a stand-in
 
 
@@ -140,7 +141,7 @@ def test_all_calls_of_a_transaction_take_less_time_than_kafka_gives_it(
     began = clock.monotonic()
     try:
         output.begin()
-        output.produce([Record()] * 3)  # type: ignore[list-item] # a stand-in
+        output.produce([Record()] * 3, np.ones(3, np.int64))  # type: ignore[list-item] # a stand-in
         output.flush()
         output.commit(9, Source())  # type: ignore[arg-type] # a stand-in
     except StreamError:
@@ -277,9 +278,9 @@ def test_what_others_write_within_a_transaction_is_unread(
     output: TransactionalOutput, broker: Broker
 ) -> None:
     output.begin()
-    output.produce([Record()] * 2)  # type: ignore[list-item] # a stand-in
+    output.produce([Record()] * 2, np.ones(2, np.int64))  # type: ignore[list-item] # a stand-in
     broker.end += 1
-    output.produce([Record()] * 2)  # type: ignore[list-item] # a stand-in
+    output.produce([Record()] * 2, np.ones(2, np.int64))  # type: ignore[list-item] # a stand-in
     output.commit(9, Source())  # type: ignore[arg-type] # a stand-in
     assert output.unread == OffsetRange(0, 5)
     assert not output.own, "which of them are its own is not known"

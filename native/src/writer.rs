@@ -107,8 +107,12 @@ impl Writer {
         keep: Option<&[u8]>,
         deadline: Deadline,
     ) -> Result<()> {
-        for row in 0..records.spans.len() {
-            if keep.is_some_and(|keep| keep.get(row) != Some(&1)) {
+        let count = records.spans.len();
+        if keep.is_some_and(|keep| keep.len() != count) {
+            return Err(Failure::bad("a mask of another batch"));
+        }
+        for row in 0..count {
+            if keep.is_some_and(|keep| keep[row] == 0) {
                 continue;
             }
             if !self.growing.push(records, row) {

@@ -120,9 +120,9 @@ class _ReconcilingReader(_Proxy):
 
 
 class _Output(_Proxy):
-    def produce(self, records: object) -> None:
+    def produce(self, *arguments: object) -> None:
         self._trigger.at(Step.BEFORE_PRODUCE)
-        self._real.produce(records)
+        self._real.produce(*arguments)
 
     def commit(self, *arguments: object) -> None:
         self._trigger.at(Step.BEFORE_COMMIT, self._real._producer.flush)  # noqa: SLF001

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from benchmarks.cases.extras import KINDS, OWNERS, PLAIN
+from benchmarks.cases.extras import CONFLICTS, KINDS, OWNERS, PLAIN
 from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, LatencyRun, run_latency
 from benchmarks.cases.router import PARTITIONS, run_router_and_worker
 from benchmarks.cases.router_worker import micros, run_alone
@@ -31,7 +31,7 @@ _WORK: Final = (
     ("passed, 5% repeats", 0.05, PLAIN),
     ("30% repeats, dropped", 0.3, PLAIN),
     ("30% repeats, to a topic", 0.3, OWNERS),
-    ("5% repeats, to a topic, conflicts too", 0.05, "and conflicts"),
+    ("5% repeats, conflicts to a topic", 0.05, CONFLICTS),
     ("5% repeats, with chunk filters", 0.05, "filters"),
 )
 ALONE: Final = "ids in a header, a worker alone"

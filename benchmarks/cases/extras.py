@@ -16,6 +16,7 @@ from benchmarks.harness.traffic import HEADERS, Sender, traffic
 REPEAT_RATES: Final = (0.006, 0.05, 0.3)
 PLAIN: Final = "plain"
 OWNERS: Final = "duplicates and owners"
+CONFLICTS: Final = "conflicts"
 
 _SIDE: Final = "beside"
 _DUPLICATES: Final = {"duplicates": {"policy": "Topic", "topic": _SIDE}}
@@ -24,6 +25,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     PLAIN: {},
     OWNERS: _DUPLICATES,
     "and conflicts": {**_DUPLICATES, **_CONFLICTS},
+    CONFLICTS: _CONFLICTS,
     "filters": {"output": {"filter": {"from": "Header", "name": HEADERS[0][0]}}},
     "at least once": {"delivery": "AtLeastOnce"},
 }

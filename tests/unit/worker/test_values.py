@@ -1,3 +1,5 @@
+from zlib import crc32
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from dedupe_worker.values import (
     UNKNOWN_OWNER,
     Decoded,
     ValueLayout,
-    content_hash,
+    content_hashes,
     contents_differ,
     decode_owner,
     encode_owner,
@@ -55,12 +57,22 @@ contents = st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(ma
 
 @given(st.lists(contents, min_size=2, max_size=2, unique=True))
 def test_another_content_has_another_hash(pair: list[tuple[bytes | None, bytes | None]]) -> None:
-    first, second = (content_hash(message(0, *content)) for content in pair)
+    first, second = content_hashes([message(0, *content) for content in pair])
     assert first != second
 
 
 def test_a_hash_is_of_the_content_alone() -> None:
-    assert content_hash(message(1, b"k", b"v", time_ms=2)) == content_hash(message(3, b"k", b"v"))
+    first, second = content_hashes([message(1, b"k", b"v", time_ms=2), message(3, b"k", b"v")])
+    assert first == second
+
+
+@given(st.lists(contents))
+def test_a_hash_is_the_one_that_stores_have(batch: list[tuple[bytes | None, bytes | None]]) -> None:
+    expected = []
+    for key, value in batch:
+        shape = (0 if key is None else len(key) + 1) << 1 | (value is None)
+        expected.append(crc32(value or b"", crc32(key or b"", shape * 0x9E3779B1 & 0xFFFFFFFF)))
+    assert content_hashes([message(0, *each) for each in batch]).tolist() == expected
 
 
 @pytest.mark.parametrize("timed", [False, True])

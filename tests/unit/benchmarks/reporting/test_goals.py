@@ -62,7 +62,7 @@ def extras(*, passed: float, routed: float, filters: float = 1.0) -> Extras:
     """A result in which a passed and a routed record take so many CPU seconds."""
 
     def rate(share: float) -> ExtraRate:
-        seconds = {"plain": 1.0, "and conflicts": 1.09, "filters": filters}
+        seconds = {"plain": 1.0, "conflicts": 1.09, "filters": filters}
         seconds["duplicates and owners"] = (1 - share) * passed + share * routed
         runs = {kind: loop_run(messages=1, cpu_seconds=each) for kind, each in seconds.items()}
         return ExtraRate(repeat_rate=share, rounds=[ExtraRound(runs=runs)] * 2)

@@ -63,7 +63,14 @@ def test_a_batch_is_encoded_as_each_of_its_records(places: list[tuple[str, int, 
     assert list(encode_origins(records)) == [encode_origin(*place) for place in places]
 
 
-@given(st.lists(st.tuples(st.none() | st.tuples(TOPICS, PARTITIONS, OFFSETS), HEADERS), max_size=9))
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.tuples(st.just("a") | TOPICS, st.just(3) | PARTITIONS, OFFSETS), HEADERS
+        ),
+        max_size=9,
+    )
+)
 def test_the_origins_of_a_batch_are_those_of_each_of_its_records(
     given: list[tuple[tuple[str, int, int] | None, list[tuple[str, bytes]]]],
 ) -> None:
@@ -75,6 +82,7 @@ def test_the_origins_of_a_batch_are_those_of_each_of_its_records(
 
     found = strip_origins(records)
 
+    assert len(set(found.places)) == len(found.places)
     for row, (record, headers) in enumerate(zip(records, sent, strict=True)):
         origin, left = take_origin(headers)
         at = int(found.which[row])

@@ -20,7 +20,7 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from dedupe_ids.batch import Header
-from dedupe_ids.runs import runs_of
+from dedupe_ids.runs import offsets_of, runs_of
 from dedupe_kafka.offsets import Place
 
 HEADER: Final = "dedupe-origin"
@@ -66,8 +66,7 @@ def encode_origins(records: Sequence[Message]) -> list[bytes]:
         # All values of a run are made at once.
         whole = encode_origin(topic, partition, 0)
         values = np.tile(np.frombuffer(whole, np.uint8), (len(run), 1))
-        offsets = np.fromiter(map(Message.offset, run), ">u8", len(run))
-        big_endian = offsets.view(np.uint8).reshape(-1, 8)
+        big_endian = offsets_of(run).astype(">u8").view(np.uint8).reshape(-1, 8)
         values[:, _OFFSET_AT:_OFFSET_END] = big_endian[:, 8 - _OFFSET_BYTES :]
         found += values.view(f"V{len(whole)}").ravel().tolist()
     return found

@@ -9,8 +9,9 @@ A router appends it, and the worker removes it again. Invariant: only the last h
 producer's header of this name survives.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from dedupe_ids.batch import Header
-from dedupe_ids.runs import runs_of
+from dedupe_ids.runs import offsets_of, runs_of
 from dedupe_kafka.offsets import Place
 
 HEADER: Final = "dedupe-origin"
@@ -29,6 +30,7 @@ _LAYOUT: Final = Struct(">BHHI")
 _OFFSET_AT: Final = 3
 _OFFSET_BYTES: Final = 6
 _OFFSET_END: Final = _OFFSET_AT + _OFFSET_BYTES
+_MOST_BYTES: Final = _OFFSET_END + 249  # as long as the name of a topic may be
 _NONE: Final = -1
 _LOW_BITS: Final = 32
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
@@ -64,8 +66,7 @@ def encode_origins(records: Sequence[Message]) -> list[bytes]:
         # All values of a run are made at once.
         whole = encode_origin(topic, partition, 0)
         values = np.tile(np.frombuffer(whole, np.uint8), (len(run), 1))
-        offsets = np.fromiter(map(Message.offset, run), ">u8", len(run))
-        big_endian = offsets.view(np.uint8).reshape(-1, 8)
+        big_endian = offsets_of(run).astype(">u8").view(np.uint8).reshape(-1, 8)
         values[:, _OFFSET_AT:_OFFSET_END] = big_endian[:, 8 - _OFFSET_BYTES :]
         found += values.view(f"V{len(whole)}").ravel().tolist()
     return found
@@ -95,33 +96,46 @@ class BatchOrigins(NamedTuple):
     offsets: NDArray[np.uint64]
 
 
-def strip_origins(records: Iterable[Message]) -> BatchOrigins:
+def strip_origins(records: Sequence[Message]) -> BatchOrigins:
     """Take the origins off records, which are then as their producers wrote them."""
-    found: dict[
-        bytes, int
-    ] = {}  # by the bytes that are not the offset: few, so each is decoded once
-    places: list[Place] = []
-    which, values = [], []
-    for record in records:
-        headers: list[Header] | None = record.headers()  # type: ignore[assignment] # of a consumer they are a list
-        value = headers[-1][1] if headers and headers[-1][0] == HEADER else None
-        at = _NONE
-        if headers and value is not None:
-            key = value[:_OFFSET_AT] + value[_OFFSET_END:]
-            at = found.get(key, _NONE)
-            if at == _NONE and (origin := decode_origin(value)) is not None:
-                at = found[key] = len(places)
-                places.append((origin.topic, origin.partition))
-            if at != _NONE:
-                record.set_headers(headers[:-1] or None)  # type: ignore[arg-type] # without headers it has None
-        which.append(at)
-        values.append(value or b"")
-    heads = np.array(values, f"S{_OFFSET_END}").view(np.uint8).reshape(-1, _OFFSET_END)
+    headers: list[list[Header] | None] = [record.headers() for record in records]  # type: ignore[misc] # of a consumer they are lists
+    values = [each[-1][1] or b"" if each and each[-1][0] == HEADER else b"" for each in headers]
+    width = max(_OFFSET_END, min(_MOST_BYTES, max(map(len, values), default=0)))
+    heads = np.array(values, f"S{width}")
+    grid = heads.view(np.uint8).reshape(-1, width)
     offsets = np.zeros((len(values), 8), np.uint8)
-    offsets[:, 8 - _OFFSET_BYTES :] = heads[:, _OFFSET_AT:]
-    return BatchOrigins(
-        places, np.array(which, np.intp), offsets.view(">u8").ravel().astype(np.uint64)
-    )
+    offsets[:, 8 - _OFFSET_BYTES :] = grid[:, _OFFSET_AT:_OFFSET_END]
+    grid[:, _OFFSET_AT:_OFFSET_END] = 0
+    places, which = _places_of(heads, values)
+    for record in compress(records, (which >= 0).tolist()):
+        left: list[Header] = record.headers()  # type: ignore[assignment] # the record's own list
+        left.pop()
+        if not left:
+            record.set_headers(None)  # type: ignore[arg-type] # as it was without a header
+    return BatchOrigins(places, which, offsets.view(">u8").ravel().astype(np.uint64))
+
+
+def _places_of(
+    heads: NDArray[np.bytes_], values: Sequence[bytes]
+) -> tuple[list[Place], NDArray[np.intp]]:
+    """Return the places, and the position there of each record's: shape (n,).
+
+    `heads` (n,) are the values without their offsets: few differ, and neighbours mostly do not.
+    """
+    begins = np.ones(len(heads), np.bool_)
+    begins[1:] = heads[1:] != heads[:-1]
+    starts = np.flatnonzero(begins)
+    places: list[Place] = []
+    found: dict[bytes, int] = {}
+    which = []
+    for head, start in zip(heads[starts].tolist(), starts.tolist(), strict=True):
+        if head not in found:
+            origin = decode_origin(values[start])
+            found[head] = _NONE if origin is None else len(places)
+            places += [(origin.topic, origin.partition)] if origin else []
+        which.append(found[head])
+    lengths = np.diff(starts, append=len(heads))
+    return places, np.repeat(np.array(which, np.intp), lengths)
 
 
 def take_origin(headers: Sequence[Header] | None) -> tuple[Origin | None, list[Header] | None]:

@@ -1,3 +1,5 @@
+from itertools import accumulate
+
 import pytest
 from confluent_kafka import Message
 from hypothesis import given
@@ -57,13 +59,33 @@ def test_a_record_without_headers_has_none() -> None:
     assert take_origin([]) == (None, None)
 
 
-@given(st.lists(st.tuples(TOPICS, PARTITIONS, OFFSETS), max_size=20))
-def test_a_batch_is_encoded_as_each_of_its_records(places: list[tuple[str, int, int]]) -> None:
-    records = [Message(topic=topic, partition=p, offset=at) for topic, p, at in places]
-    assert list(encode_origins(records)) == [encode_origin(*place) for place in places]
+@given(
+    st.lists(st.tuples(st.just("a") | TOPICS, st.just(3) | PARTITIONS), max_size=20),
+    st.data(),
+)
+def test_a_batch_is_encoded_as_each_of_its_records(
+    places: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    # In a partition they ascend, mostly without gaps.
+    gaps = data.draw(st.lists(st.just(1) | st.integers(1, 2**43), min_size=20, max_size=20))
+    records = [
+        Message(topic=topic, partition=partition, offset=offset)
+        for (topic, partition), offset in zip(places, accumulate(gaps), strict=False)
+    ]
+    assert encode_origins(records) == [
+        encode_origin(each.topic() or "", each.partition() or 0, each.offset() or 0)
+        for each in records
+    ]
 
 
-@given(st.lists(st.tuples(st.none() | st.tuples(TOPICS, PARTITIONS, OFFSETS), HEADERS), max_size=9))
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.tuples(st.just("a") | TOPICS, st.just(3) | PARTITIONS, OFFSETS), HEADERS
+        ),
+        max_size=9,
+    )
+)
 def test_the_origins_of_a_batch_are_those_of_each_of_its_records(
     given: list[tuple[tuple[str, int, int] | None, list[tuple[str, bytes]]]],
 ) -> None:
@@ -75,6 +97,7 @@ def test_the_origins_of_a_batch_are_those_of_each_of_its_records(
 
     found = strip_origins(records)
 
+    assert len(set(found.places)) == len(found.places)
     for row, (record, headers) in enumerate(zip(records, sent, strict=True)):
         origin, left = take_origin(headers)
         at = int(found.which[row])

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
-import numpy as np
 from confluent_kafka import Message
 
 from dedupe_ids.batch import Mask
 from dedupe_ids.extract import Extractor, PackedIds
+from dedupe_ids.runs import offsets_of
 from dedupe_worker.values import Offsets, Times, timestamps
 
 
@@ -43,7 +43,7 @@ def arrays_of(records: Sequence[Message], extract: Extractor) -> Arrays:
     """Return the arrays of a batch."""
     if isinstance(records, ArrayRecords):
         return records.arrays
-    return Arrays(extract(records), _offsets(records), timestamps(records))
+    return Arrays(extract(records), offsets_of(records), timestamps(records))
 
 
 def choose(records: Sequence[Message], mask: Mask) -> Sequence[Message]:
@@ -51,11 +51,3 @@ def choose(records: Sequence[Message], mask: Mask) -> Sequence[Message]:
     if isinstance(records, ArrayRecords):
         return records.choose(mask)
     return list(compress(records, mask.tolist()))
-
-
-def _offsets(records: Sequence[Message]) -> Offsets:
-    """Return the offsets of records of one partition, in order."""
-    first, last = records[0].offset() or 0, records[-1].offset() or 0
-    if last - first == len(records) - 1:  # no marker among them: it saves a call for each
-        return np.arange(first, last + 1, dtype=np.uint64)
-    return np.fromiter(map(Message.offset, records), np.uint64, len(records))

@@ -132,7 +132,7 @@ native-test: export PYTHONPATH := $(CURDIR)/$(NATIVE)/site
 native-test: native check-java ## Test the native path: its own tests, and the worker killed at each step on it
 	cargo fmt --check --manifest-path native/Cargo.toml
 	cargo clippy --quiet --locked --all-targets --manifest-path native/Cargo.toml -- -D warnings
-	cargo test --quiet --locked --manifest-path native/Cargo.toml
+	cargo test --quiet --locked --lib --manifest-path native/Cargo.toml
 	$(BIN)/pytest tests/native
 	DEDUPE_EXPERIMENTAL_NATIVE=1 $(BIN)/pytest -m 'matrix or not matrix' $(NATIVE_STEPS)
 

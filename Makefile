@@ -183,7 +183,8 @@ bench-routers: setup check-java ## Measure routers, also beside other systems; n
 	$(BIN)/python -m benchmarks.peers --unkeyed
 
 bench-change: setup check-java ## Compare CPU time and latency with an earlier commit: make bench-change BEFORE=v0.1.0
-	$(BIN)/python -m benchmarks change --before $(BEFORE) $(ARGS)
+	$(BIN)/python -m benchmarks change --before $(BEFORE)
+	$(BIN)/python -m benchmarks change-latency --before $(BEFORE)
 
 bench-growth: setup check-java ## Measure a stream that gets more partitions under load; updates docs/performance*.md
 	$(BIN)/python -m benchmarks growth $(ARGS)

@@ -14,6 +14,7 @@ from benchmarks.cases.ageing import measure_ageing
 from benchmarks.cases.aggregate import measure_aggregate
 from benchmarks.cases.audit import measure_audit
 from benchmarks.cases.change import measure_change
+from benchmarks.cases.change_latency import measure_change_latency
 from benchmarks.cases.chunks import measure_chunks
 from benchmarks.cases.cores import measure_cores
 from benchmarks.cases.extras import measure_extras
@@ -272,23 +273,35 @@ def audit(records: int, output: Path, page: Path) -> None:
     update_pages([AUDIT], output, page)
 
 
-@main.command()
-@click.option("--before", "commit", required=True, help="The earlier commit.")
-@click.option(
-    "--rate",
-    type=click.IntRange(min=100),
-    default=95_000,
-    help="Messages a second while latency is measured.",
+_before = click.option("--before", "commit", required=True, help="The earlier commit.")
+_pairs = click.option(
+    "--rounds", type=click.IntRange(min=1), default=5, help="Rounds of both versions."
 )
+
+
+@main.command()
+@_before
 @messages_option
-@click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds of both versions.")
+@_pairs
+@output_option
+@page_option
+def change(commit: str, messages: int, rounds: int, output: Path, page: Path) -> None:
+    """Compare CPU time with an earlier commit; updates docs/performance.md."""
+    _run([partial(measure_change, commit=commit, messages=messages, rounds=rounds)], output)
+    update_pages([CHANGE], output, page)
+
+
+@main.command()
+@_before
+@click.option("--rate", type=click.IntRange(min=100), default=95_000, help="Messages a second.")
+@_pairs
 @_seconds
 @output_option
 @page_option
-def change(**options: Any) -> None:  # noqa: ANN401 # those above
-    """Compare with an earlier commit in one run; updates docs/performance.md."""
+def change_latency(**options: Any) -> None:  # noqa: ANN401 # those above
+    """Compare latency with an earlier commit; updates docs/performance.md."""
     output, page = options.pop("output"), options.pop("page")
-    _run([partial(measure_change, **options)], output)
+    _run([partial(measure_change_latency, **options)], output)
     update_pages([CHANGE], output, page)
 
 

@@ -1,8 +1,8 @@
-"""CPU time and latency before and after a change: an earlier commit and this version, in one run.
+"""CPU time before and after a change: an earlier commit and this version, in one run.
 
 Processes of both take turns at the same backlogs, and each round begins with the other one. The first round is not
-counted, because a new broker compiles its code meanwhile. steady.py and latency.py define what is measured. The broker,
-the sender and the receiver are this version's.
+counted, because a new broker compiles its code meanwhile. steady.py defines what is measured. The broker is this
+version's. change_latency.py does the same for latency.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from typing import Final, Literal
 import numpy as np
 
 from benchmarks.cases.extras import CONFLICTS, KINDS, OWNERS, PLAIN
-from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, LatencyRun, run_latency
 from benchmarks.cases.router import PARTITIONS, run_router_and_worker
 from benchmarks.cases.router_worker import micros, run_alone
 from benchmarks.harness.model import Model
@@ -59,14 +58,12 @@ class Costs(Model):
 
 
 class Change(Model):
-    """All rounds; latency at `rate` messages per second."""
+    """All rounds."""
 
     base: str
     """The earlier commit, as it was named."""
     messages: int
-    rate: int
     costs: list[Costs]
-    latency: dict[Version, list[LatencyRun]]
 
     def cost(self, what: str) -> Costs:
         """Return the costs of this name."""
@@ -82,14 +79,6 @@ class Change(Model):
         router, behind, alone = (self.cost(what).of(version) for what in (ROUTER, BEHIND, ALONE))
         return median((a + b) / c for a, b, c in zip(router, behind, alone, strict=True))
 
-    def percentile(self, version: Version, percent: float) -> float:
-        """Return the median of the rounds, in milliseconds."""
-        return median(run.quantile(percent) for run in self.latency[version])
-
-    def percentiles(self, version: Version, percent: float) -> list[float]:
-        """Return those of all rounds, the lowest first."""
-        return sorted(run.quantile(percent) for run in self.latency[version])
-
 
 Runs = dict[str, LoopRun]
 
@@ -99,20 +88,14 @@ def measure_change(
     *,
     commit: str,
     messages: int,
-    rate: int,
     rounds: int,
-    seconds: float,
     report: Callable[[str], None],
 ) -> Change:
     """Measure `rounds` rounds of both versions. Raises BenchmarkFailed."""
-    environments: dict[Version, Environment] = {
-        "before": {"PYTHONPATH": _packages_of(commit, testbed.scratch / "before")},
-        "after": {},
-    }
+    environments = environments_of(commit, testbed.scratch)
     report(f"sending {messages:,} messages for each kind of backlog")
     turns = _turns(testbed, messages)
     costs: dict[str, dict[Version, list[float]]] = {}
-    latency: dict[Version, list[LatencyRun]] = {"before": [], "after": []}
     for number in range(rounds + 1):
         order = VERSIONS if number % 2 else VERSIONS[::-1]
         for what, turn in turns.items():
@@ -121,22 +104,10 @@ def measure_change(
                 for part, run in turn(environments[version]).items():
                     cost = costs.setdefault(part, {"before": [], "after": []})[version]
                     cost += [micros(run)] * bool(number)
-        for version in order:
-            report(f"round {number} of {rounds}: {rate:,} messages/s, {version}")
-            paced = run_latency(
-                testbed,
-                rate=rate,
-                seconds=seconds,
-                interval_ms=DEFAULT_INTERVAL_MS,
-                environment=environments[version],
-            )
-            latency[version] += [paced] * bool(number)
     return Change(
         base=commit,
         messages=messages,
-        rate=rate,
         costs=[Costs(what=what, **each) for what, each in costs.items()],
-        latency=latency,
     )
 
 
@@ -172,8 +143,13 @@ def _send(testbed: Testbed, messages: int, repeat_rate: float) -> Backlog:
     return Backlog(testbed, topic, sent)
 
 
-def _packages_of(commit: str, directory: Path) -> str:
-    """Unpack a commit; return the path of its packages."""
+def environments_of(commit: str, scratch: Path) -> dict[Version, Environment]:
+    """Unpack a commit; return the environments of processes of both versions.
+
+    Raises BenchmarkFailed.
+    """
+    directory = scratch / "before"
     if unpack_earlier(commit, directory, ()) is None:
         raise BenchmarkFailed(f"no commit {commit} in the history of this directory, or no git")
-    return pathsep.join(sorted({str(each.parent) for each in directory.glob("*/dedupe_*/")}))
+    packages = sorted({str(each.parent) for each in directory.glob("*/dedupe_*/")})
+    return {"before": {"PYTHONPATH": pathsep.join(packages)}, "after": {}}

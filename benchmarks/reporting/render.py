@@ -18,6 +18,7 @@ from benchmarks.cases import ageing, filters
 from benchmarks.cases.aggregate import Aggregated
 from benchmarks.cases.audit import Audits
 from benchmarks.cases.change import Change
+from benchmarks.cases.change_latency import ChangeLatency
 from benchmarks.cases.chunks import ManyChunks
 from benchmarks.cases.cores import CoreUse
 from benchmarks.cases.extras import Extras
@@ -67,6 +68,7 @@ Result = (
     | Landings
     | Audits
     | Change
+    | ChangeLatency
 )
 View = Literal["results", "details"]
 
@@ -123,7 +125,7 @@ PIPELINE: Final = Part(
 CHUNKS: Final = Part("`python -m benchmarks many-chunks`", {"many_chunks": ManyChunks})
 LANDING: Final = Part("`python -m benchmarks landing`", {"landing": Landings})
 AUDIT: Final = Part("`make bench-audit`", {"audit": Audits})
-CHANGE: Final = Part("`make bench-change`", {"change": Change})
+CHANGE: Final = Part("`make bench-change`", {"change": Change, "change_latency": ChangeLatency})
 PARTS: Final = (
     PEERS,
     WORKER,

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from benchmarks.cases.aggregate import Aggregated, AggregateRun
 from benchmarks.cases.audit import AuditRun, Audits
 from benchmarks.cases.change import ALONE, BARE, BEHIND, ROUTER, Change, Costs
+from benchmarks.cases.change_latency import ChangeLatency
 from benchmarks.cases.chunks import ManyChunks, Planned
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
@@ -105,7 +106,6 @@ def change(*worker: tuple[float, float]) -> Change:
     return Change(
         base="abc1234",
         messages=1000,
-        rate=95_000,
         costs=[
             Costs(what=BARE, before=bare, after=bare),
             Costs(what="passed, 5% repeats", before=before, after=after),
@@ -113,9 +113,18 @@ def change(*worker: tuple[float, float]) -> Change:
             Costs(what=ROUTER, before=[6.0] * len(worker), after=[4.0] * len(worker)),
             Costs(what=BEHIND, before=[5.0] * len(worker), after=[3.0] * len(worker)),
         ],
-        latency={
-            "before": [latency_run(25, 95_000, 200.0) for _ in worker],
-            "after": [latency_run(25, 95_000, 80.0 + at) for at in range(len(worker))],
+    )
+
+
+def change_latency(before_ms: float, *after_ms: float) -> ChangeLatency:
+    """A result with a round for each latency after."""
+    return ChangeLatency(
+        base="abc1234",
+        rate=95_000,
+        seconds=8.0,
+        runs={
+            "before": [latency_run(25, 95_000, before_ms) for _ in after_ms],
+            "after": [latency_run(25, 95_000, each) for each in after_ms],
         },
     )
 

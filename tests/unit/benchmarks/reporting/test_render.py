@@ -44,6 +44,7 @@ from tests.unit.benchmarks.runs import (
     aggregated,
     audits,
     change,
+    change_latency,
     filters,
     fixed_tables,
     growth_use,
@@ -198,6 +199,7 @@ RESULTS: list[Result] = [
     landings(),
     audits(),
     change((5.0, 4.0), (6.0, 3.0), (4.0, 3.8)),
+    change_latency(200.0, 82.0, 80.0, 81.0),
 ]
 NAMES = [name_of(result) for result in RESULTS]
 
@@ -242,7 +244,15 @@ def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path)
     plot(result, file)
     assert file.exists() != (
         name_of(result)
-        in {"operator", "operator_load", "many_chunks", "landing", "audit", "change"}
+        in {
+            "operator",
+            "operator_load",
+            "many_chunks",
+            "landing",
+            "audit",
+            "change",
+            "change_latency",
+        }
     )
     assert not file.exists() or file.stat().st_size > 1000
 
@@ -304,7 +314,7 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ),
         ("change", "messages per CPU second: 60.0% before, 78.9% after."),
         ("change", "took 2.20 times the worker\nalone before, 1.75 times after."),
-        ("change", "| after | 81.0 | 81.0 | 80, 81, 82 | 81.0 | 0.40 |"),
+        ("change_latency", "| after | 81.0 | 81.0 | 80, 81, 82 | 81.0 | 0.40 |"),
         # A terabyte has 12.5 billion such records, and the output 95 % of them.
         ("audit", "| 64 | 12.5 billion | 68 | 8.5 | 1.1 | 1,462 |"),
         ("audit", "| 1,024 | 1.0 billion | 10 | 1.3 | 0.2 | 112 |"),

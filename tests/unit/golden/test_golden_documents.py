@@ -68,7 +68,7 @@ def as_it_is_now(before: Any) -> Any:  # noqa: ANN401 (JSON)
         return [as_it_is_now(each) for each in before]
     if not isinstance(before, dict):
         return before
-    if "linger.ms" in before:  # of a producer, which tries again sooner since then
+    if "batch.size" in before:  # of a producer, which tries again sooner since then
         return {
             name: value
             for each, known in before.items()

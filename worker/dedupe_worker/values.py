@@ -180,7 +180,9 @@ def content_hashes(records: Sequence[Message]) -> NDArray[np.uint32]:
         keys, values = [key or b"" for key in keys], [value or b"" for value in values]
     # The start value separates null from empty, and ("ab", "c") from ("a", "bc"); spread, as a CRC is linear.
     starts = (shapes * np.uint32(_SPREAD)).tolist()
-    return np.fromiter(map(crc32, values, map(crc32, keys, starts)), np.uint32, count)
+    of_keys = map(crc32, keys, starts)  # type: ignore[arg-type] # no key is None by now
+    hashes = map(crc32, values, of_keys)  # type: ignore[arg-type] # nor is a value
+    return np.fromiter(hashes, np.uint32, count)
 
 
 def fingerprint(record: Message, offset: int) -> str:

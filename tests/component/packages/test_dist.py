@@ -127,6 +127,10 @@ def test_every_module_of_a_part_needs_no_more_than_its_extra(
     assert not any(Path(path).is_relative_to(REPOSITORY) for path in found["path"])
 
 
+EXPERIMENT = "native/dedupe_native"
+"""It is built by itself, and no wheel of the product has it."""
+
+
 def test_the_wheel_holds_every_file_of_every_package(dist: Path) -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
@@ -144,7 +148,7 @@ def test_the_wheel_holds_every_file_of_every_package(dist: Path) -> None:
     with ZipFile(the_only(dist, "*.whl")) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
 
-    assert set(packages) == on_disk
+    assert {*packages, EXPERIMENT} == on_disk
     assert names == files
     assert {
         "dedupe_pipeline/runtime/jars.json",

@@ -18,6 +18,8 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
+from dedupe_kafka.errors import InvalidConfig
+
 MAX_BODY_BYTES: Final = 1 << 20
 _MAX_HEADER_BYTES: Final = 16 << 10
 _MAX_CONNECTIONS: Final = 64
@@ -70,7 +72,7 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no type
     """Serve a WSGI application at one address, from `threads` threads.
 
     Port 0 takes any free port; `effective_host` and `effective_port` are the address. `run` serves until the process
-    ends. Raises OSError if the address cannot be bound, ValueError if it is none.
+    ends. Raises InvalidConfig if the address cannot be used.
     """
 
     channel_class = _Channel
@@ -86,22 +88,27 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no type
         max_connections: int = _MAX_CONNECTIONS,
     ) -> None:
         self._max_connections = max_connections
-        adjustments = Adjustments(
-            host=host,
-            port=port,
-            ident=None,
-            asyncore_use_poll=True,
-            # waitress refuses what reaches its limit
-            max_request_body_size=max_body_bytes + 1,
-            max_request_header_size=_MAX_HEADER_BYTES,
-            # larger bodies and answers would go to files
-            inbuf_overflow=max_body_bytes + 1,
-            outbuf_overflow=_ANSWER_BYTES,
-            log_socket_errors=False,  # a client that goes away is its own affair
-        )
-        dispatcher = ThreadedTaskDispatcher()
-        dispatcher.set_thread_count(threads)
-        super().__init__(app, dispatcher=dispatcher, adj=adjustments)
+        try:
+            adjustments = Adjustments(
+                host=host,
+                port=port,
+                ident=None,
+                asyncore_use_poll=True,
+                # waitress refuses what reaches its limit
+                max_request_body_size=max_body_bytes + 1,
+                max_request_header_size=_MAX_HEADER_BYTES,
+                # larger bodies and answers would go to files
+                inbuf_overflow=max_body_bytes + 1,
+                outbuf_overflow=_ANSWER_BYTES,
+                log_socket_errors=False,  # a client that goes away is its own affair
+            )
+            dispatcher = ThreadedTaskDispatcher()
+            dispatcher.set_thread_count(threads)
+            super().__init__(app, dispatcher=dispatcher, adj=adjustments)
+        except (OSError, ValueError) as error:
+            raise InvalidConfig(
+                f"{host}:{port} cannot be used: {error}. Stop what listens there, or choose another address"
+            ) from error
 
     def readable(self) -> bool:
         """Close connections that are late or too many; return whether to accept another.

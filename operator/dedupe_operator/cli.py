@@ -17,6 +17,8 @@ from dedupe_crds.command_line import add_help_and_version
 from dedupe_crds.errors import explain
 from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.spec.pod import PodShape
+from dedupe_httpd.address import parse_address
+from dedupe_kafka.errors import InvalidConfig
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.errors import KubernetesError
@@ -106,7 +108,13 @@ _M = TypeVar("_M", bound=Model)
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json")
-@click.option("--http", "address", default="0.0.0.0:8080", help="HOST:PORT to listen on.")
+@click.option(
+    "--http",
+    "address",
+    default="0.0.0.0:8080",
+    callback=lambda _, __, text: _parsed_address(text),
+    help="HOST:PORT to listen on.",
+)
 @click.option("--lease-namespace", help="Namespace of the Lease. Default: the pod's namespace.")
 @click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
 @click.option("--identity", help="Name of this replica in the Lease. Default: the host name.")
@@ -126,7 +134,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     allowed_token_endpoints: tuple[str, ...],
     log_level: str,
     log_format: str,
-    address: str,
+    address: tuple[str, int],
     lease_namespace: str | None,
     lease_name: str,
     identity: str | None,
@@ -137,9 +145,6 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     wrong; 3 the cluster cannot be used, or the Lease is lost.
     """
     _configure_logging(log_level, log_format)
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise click.BadParameter(f"{address!r} is not of the form HOST:PORT", param_hint="--http")
     config = OperatorConfig(
         release=WorkerRelease(
             version=version("dedupestream"),
@@ -159,14 +164,16 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             bootstrap_servers=allowed_servers,
             token_endpoints=allowed_token_endpoints,
         ),
-        http_host=host,
-        http_port=int(port),
+        http_host=address[0],
+        http_port=address[1],
         lease_namespace=lease_namespace or _own_namespace(),
         lease_name=lease_name,
         identity=identity or socket.gethostname(),
     )
     try:
         run_operator(config)
+    except InvalidConfig as error:
+        raise click.UsageError(f"--http: {error}") from error
     except KubernetesError as error:
         logging.getLogger(__name__).error("%s: %s", error.reason, error)  # its message is enough
         sys.exit(ExitStatus.FAILED)
@@ -177,6 +184,14 @@ def _configure_logging(level: str, form: str) -> None:
     logging.getLogger().setLevel(level.upper())
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs every event
     logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one every request
+
+
+def _parsed_address(text: str) -> tuple[str, int]:
+    """Read --http. Raises click.UsageError."""
+    try:
+        return parse_address("--http", text)
+    except InvalidConfig as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _parsed(model: type[_M], text: str) -> _M:

@@ -5,6 +5,7 @@ GET /readyz    200 once the process has started, as leader or as stand-by
 GET /metrics   Prometheus text
 """
 
+import logging
 from collections.abc import Callable
 from threading import Thread
 from typing import Final
@@ -18,12 +19,18 @@ from dedupe_operator import metrics
 _HEALTHY_SECONDS: Final = 180.0  # longer than any reconcile: each of its calls is bounded
 _BODY_BYTES: Final = 1024
 
+log = logging.getLogger(__name__)
+
 
 def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:
-    """Serve in a background thread. Raises OSError if the address can't be bound."""
+    """Serve in a background thread, and log the address: port 0 takes any free port.
+
+    Raises InvalidConfig if the address cannot be used.
+    """
     app = make_app(idle_seconds)
     server = BoundedServer(app, host, port, threads=4, max_body_bytes=_BODY_BYTES)
     Thread(target=server.run, name="http", daemon=True).start()
+    log.info("HTTP at %s:%s", server.effective_host, server.effective_port)
 
 
 def make_app(

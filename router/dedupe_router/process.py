@@ -48,8 +48,8 @@ def run_router(
 ) -> ExitCode:
     """Run one router until a signal or a fatal error; return the exit code.
 
-    `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". Raises OSError if an
-    address cannot be bound.
+    `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". Raises InvalidConfig if an
+    address cannot be used.
     """
     state, stop = RouterState(config.stream, config.router), Event()
     server = BoundedServer(make_app(state), host, port, threads=4)

@@ -48,7 +48,7 @@ def run_worker(
     """Run one worker until a signal or a fatal error; return the exit code.
 
     `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". /healthz and /readyz are
-    also served at the address `probes`. Raises OSError if an address cannot be bound.
+    also served at the address `probes`. Raises InvalidConfig if an address cannot be used.
     """
     worker_state = factory.worker_state
     commands, stop = CommandQueue(), Event()

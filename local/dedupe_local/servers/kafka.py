@@ -8,6 +8,7 @@ import socket
 import subprocess
 from base64 import urlsafe_b64encode
 from contextlib import ExitStack, suppress
+from itertools import cycle
 from pathlib import Path
 from random import SystemRandom
 from typing import IO, Self
@@ -33,6 +34,8 @@ _SESSION_SECONDS = 4.0
 _PORT_TAKEN = "Address already in use"
 # Below the ephemeral ports of Linux (32768) and IANA (49152), and the node ports of Kubernetes (30000).
 _PORTS = range(20_000, 30_000)
+# In an order of its own, so that two processes hardly choose the same one. Its steps are atomic: threads share it.
+_in_turn = cycle(SystemRandom().sample(_PORTS, len(_PORTS)))
 
 _SERVER_PROPERTIES = """\
 process.roles=broker,controller
@@ -248,13 +251,14 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
     """Return different ports of this machine that no process listens on now.
 
     None of them is an ephemeral port: the system could give such a port to an outgoing connection before it is used, or
-    while a broker that had it restarts.
+    while a broker that had it restarts. Nor does this process get one again before it has had all others.
     """
     with ExitStack() as opened:
         found: list[int] = []
-        for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        for _ in _PORTS:
             if len(found) == count:
                 return found
+            port = next(_in_turn)
             with suppress(OSError):
                 opened.enter_context(socket.create_server((host, port)))
                 found.append(port)

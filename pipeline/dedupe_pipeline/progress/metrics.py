@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 
 from dedupe_httpd.bounded_server import BoundedServer
+from dedupe_kafka.errors import InvalidConfig
 from dedupe_pipeline.errors import RequestRefused
 from dedupe_pipeline.progress.micro_batches import Batch
 
@@ -86,7 +87,7 @@ def serve_metrics(metrics: JobMetrics, host: str, port: int) -> int:
     """
     try:
         server = BoundedServer(make_wsgi_app(metrics.registry), host, port, threads=1)
-    except (OSError, ValueError) as error:
-        raise RequestRefused(f"--metrics-port: {host}:{port} cannot be used: {error}") from error
+    except InvalidConfig as error:
+        raise RequestRefused(f"--metrics-port: {error}") from error
     Thread(target=server.run, name="metrics", daemon=True).start()
     return int(server.effective_port)

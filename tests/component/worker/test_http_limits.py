@@ -11,6 +11,7 @@ import httpx
 import pytest
 import yaml
 
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.servers.kafka import free_ports
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
@@ -28,22 +29,25 @@ def probes() -> str:
     return f"127.0.0.1:{port}"
 
 
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory, probes: str) -> Iterator[WorkerProcess]:
+def start(directory: Path, probes: str) -> WorkerProcess:
     """A worker whose broker does not answer, so that its commands wait."""
-    directory = tmp_path_factory.mktemp("worker")
     manifest, token = directory / "stream.yaml", directory / "token"
     document = yaml.safe_load(yaml.safe_dump(MINIMAL))
     document["spec"]["kafka"]["bootstrapServers"] = "127.0.0.1:1"
     manifest.write_text(yaml.safe_dump(document))
     token.write_text(TOKEN)
     stream = cast(TestStream, SimpleNamespace(manifest=manifest, name="orders"))
-    worker = WorkerProcess(
+    return WorkerProcess(
         stream,
         0,
         directory / "state",
         arguments=["--admin-token-file", token, "--probe-address", probes],
     )
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory, probes: str) -> Iterator[WorkerProcess]:
+    worker = start(tmp_path_factory.mktemp("worker"), probes)
     worker.endpoint()
     yield worker
     worker.sigkill()
@@ -112,3 +116,13 @@ def test_a_large_body_costs_no_memory_and_no_disk(worker: WorkerProcess) -> None
         for link in Path(f"/proc/{worker.pid}/fd").iterdir()
         if "(deleted)" in str(link.readlink())
     ]
+
+
+def test_an_address_that_is_taken_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        worker = start(tmp_path, address)
+        assert worker.wait_until_ended() == ExitCode.CONFIG
+    last = worker.logs()[-1]
+    assert last["event"] == "worker can't start"
+    assert last["error"].startswith(f"{address} cannot be used: ")

@@ -1,5 +1,6 @@
 """Operators as processes of this machine, each for one namespace: started, stopped at a write, counted."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -9,7 +10,6 @@ from typing import Self
 
 import httpx
 
-from dedupe_local.servers.kafka import free_ports
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support import operator_process
@@ -33,17 +33,17 @@ class LocalOperator:
         self._namespace = namespace
         self._log = log
         self._process: ForkServerProcess | None = None
-        self._port = 0
+        self._log_begins = 0
         self._stop_after_writes: int | None = None
 
     def start(self, *, stop_after_writes: int | None = None) -> None:
         """Start it; with `stop_after_writes` it is gone right after so many writes to the API server."""
         self._stop_after_writes = stop_after_writes
-        (self._port,) = free_ports(1)
+        self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         arguments = [f"--namespace={self._namespace}", f"--lease-namespace={self._namespace}"]
         arguments += [f"--worker-image={self._cluster.worker_image}", "--identity=here"]
         arguments += ["--worker-probe-port=8081"]  # as the chart's, or each would roll the other's
-        arguments += [f"--http=127.0.0.1:{self._port}"]
+        arguments += ["--http=127.0.0.1:0"]  # any free port, which its log names
         self._process = _operators.Process(
             target=operator_process.run,
             args=(arguments, self._cluster.kubeconfig, self._log, stop_after_writes),
@@ -76,7 +76,10 @@ class LocalOperator:
 
     def metrics(self) -> str:
         """GET /metrics. Raises httpx.TransportError if nobody answers."""
-        answer = httpx.get(f"http://127.0.0.1:{self._port}/metrics", timeout=5)
+        log = self._log.read_bytes()[self._log_begins :].decode()
+        found = re.search(r"HTTP at ([0-9.]+:[0-9]+)", log)
+        assert found, f"it does not serve yet: {log}"
+        answer = httpx.get(f"http://{found[1]}/metrics", timeout=5)
         return answer.raise_for_status().text
 
     def stop(self) -> None:

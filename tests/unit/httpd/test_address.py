@@ -19,7 +19,17 @@ def test_host_and_port_are_taken_apart(address: str, expected: tuple[str, int]) 
 
 
 @pytest.mark.parametrize(
-    "address", ["", "8080", ":8080", "localhost", "localhost:", "localhost:-1"]
+    "address",
+    [
+        "",
+        "8080",
+        ":8080",
+        "localhost",
+        "localhost:",
+        "localhost:-1",
+        "localhost:65536",
+        "localhost:²",
+    ],
 )
 def test_another_form_is_refused_with_the_option(address: str) -> None:
     with pytest.raises(InvalidConfig, match=r"^--probe-address: .* is not of the form HOST:PORT"):

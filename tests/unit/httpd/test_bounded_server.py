@@ -12,6 +12,7 @@ import pytest
 from dedupe_crds.deadline import Deadline
 from dedupe_httpd import bounded_server
 from dedupe_httpd.bounded_server import BoundedServer
+from dedupe_kafka.errors import InvalidConfig
 
 START = Callable[[str, list[tuple[str, str]]], object]
 MAX_BODY = 1000
@@ -194,3 +195,12 @@ def test_what_is_within_the_bounds_is_read_in_memory(
     monkeypatch.setattr("tempfile.TemporaryFile", no_file)
     assert b" 200 OK" in ask(server, request_).splitlines()[0]
     assert len(app.bodies[0]) in {500, 1000}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "no such host"])
+def test_an_address_that_cannot_be_used_is_named(
+    app: App, server: BoundedServer, host: str
+) -> None:
+    port = int(server.effective_port)
+    with pytest.raises(InvalidConfig, match=f"^{host}:{port} cannot be used: "):
+        BoundedServer(app, host, port, threads=1)

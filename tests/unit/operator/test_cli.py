@@ -1,6 +1,7 @@
 """The operator's command line."""
 
 import logging
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dedupe_operator import cli
+from dedupe_operator import cli, health
 from dedupe_operator.config import OperatorConfig
 
 REQUIRED = ["--worker-image=worker:1", "--lease-namespace=shop"]
@@ -66,6 +67,30 @@ def test_a_default_of_pods_that_is_no_json_is_refused(started: list[OperatorConf
     answer = CliRunner().invoke(cli.main, [*REQUIRED, "--worker-pod=tolerations: []"])
     assert answer.exit_code == 2
     assert "'--worker-pod': is not JSON" in answer.output
+    assert not started
+
+
+def test_an_address_that_is_taken_is_refused_by_name(
+    started: list[OperatorConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(config: OperatorConfig) -> None:
+        started.append(config)
+        health.serve(config.http_host, config.http_port, lambda: 0.0)
+
+    monkeypatch.setattr(cli, "run_operator", serve)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        answer = CliRunner().invoke(cli.main, [*REQUIRED, f"--http={address}"])
+    assert started
+    assert answer.exit_code == 2
+    assert f"Error: --http: {address} cannot be used: " in answer.output
+
+
+@pytest.mark.parametrize("address", ["8080", "localhost", "0.0.0.0:http", "0.0.0.0:65536"])
+def test_an_address_that_is_none_is_refused(started: list[OperatorConfig], address: str) -> None:
+    answer = CliRunner().invoke(cli.main, [*REQUIRED, f"--http={address}"])
+    assert answer.exit_code == 2
+    assert f"Error: --http: '{address}' is not of the form HOST:PORT" in answer.output
     assert not started
 
 

@@ -28,3 +28,8 @@ def test_they_differ_and_can_be_listened_on() -> None:
 
 def test_no_outgoing_connection_takes_one() -> None:
     assert max(free_ports(MANY)) < min(outgoing_port() for _ in range(MANY))
+
+
+def test_one_that_is_not_used_yet_is_not_given_again() -> None:
+    given = [port for _ in range(100) for port in free_ports(10)]
+    assert len(set(given)) == len(given)

@@ -10,6 +10,8 @@ The worker and the operator serve their APIs and probes with it. It is waitress,
 - it polls: select() fails beyond 1,024 file descriptors, and a large store has more.
 """
 
+import errno
+import socket
 from time import monotonic
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ _MAX_CONNECTIONS: Final = 64
 _ANSWER_BYTES: Final = 16 << 20
 _REQUEST_SECONDS: Final = 20.0
 _IDLE_SECONDS: Final = 60.0
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+_EVERY_HOST: Final = "0.0.0.0"  # noqa: S104 (who passes it decides)
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
@@ -71,8 +75,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
 class BoundedServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
     """Serve a WSGI application at one address, from `threads` threads.
 
-    Port 0 takes any free port; `effective_host` and `effective_port` are the address. `run` serves until the process
-    ends. Raises InvalidConfig if the address cannot be used.
+    Port 0 takes any free port; `effective_port` is that port. The host 0.0.0.0 is every address, those of IPv6 too: a
+    pod may have no other. `run` serves until the process ends. Raises InvalidConfig if the address cannot be used.
     """
 
     channel_class = _Channel
@@ -102,13 +106,25 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no type
                 outbuf_overflow=_ANSWER_BYTES,
                 log_socket_errors=False,  # a client that goes away is its own affair
             )
+            bound = _bound_to_both_families(port) if host == _EVERY_HOST else None
             dispatcher = ThreadedTaskDispatcher()
             dispatcher.set_thread_count(threads)
-            super().__init__(app, dispatcher=dispatcher, adj=adjustments)
+            super().__init__(
+                app, dispatcher=dispatcher, adj=adjustments, _sock=bound, bind_socket=bound is None
+            )
         except (OSError, ValueError) as error:
             raise InvalidConfig(
                 f"{host}:{port} cannot be used: {error}. Stop what listens there, or choose another address"
             ) from error
+
+        if bound is not None:
+            self.effective_host = host
+
+    @property
+    def address(self) -> str:
+        """Return HOST:PORT as in a URL, with the port that was taken."""
+        host = str(self.effective_host)
+        return f"[{host}]:{self.effective_port}" if ":" in host else f"{host}:{self.effective_port}"
 
     def readable(self) -> bool:
         """Close connections that are late or too many; return whether to accept another.
@@ -126,3 +142,18 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no type
             if number < excess or channel.is_late:
                 channel.handle_close()
         return bool(self.accepting) and len(self.active_channels) < self._max_connections
+
+
+def _bound_to_both_families(port: int) -> socket.socket | None:
+    """Return a socket for all addresses of IPv4 and IPv6; None where there is no IPv6.
+
+    Raises OSError if the port is taken.
+    """
+    try:
+        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    except ValueError:  # this platform's sockets have one family
+        return None
+    except OSError as error:
+        if error.errno in _NO_IPV6:
+            return None
+        raise

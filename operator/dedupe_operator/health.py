@@ -30,7 +30,7 @@ def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:
     app = make_app(idle_seconds)
     server = BoundedServer(app, host, port, threads=4, max_body_bytes=_BODY_BYTES)
     Thread(target=server.run, name="http", daemon=True).start()
-    log.info("HTTP at %s:%s", server.effective_host, server.effective_port)
+    log.info("HTTP at %s", server.address)
 
 
 def make_app(

@@ -59,7 +59,7 @@ def run_router(
         probe_server = BoundedServer(app, *probes, threads=2, max_body_bytes=_PROBE_BODY_BYTES)
         Thread(target=probe_server.run, name="probes", daemon=True).start()
     if endpoint_file:
-        _write_whole(endpoint_file, f"{server.effective_host}:{server.effective_port}\n")
+        _write_whole(endpoint_file, f"{server.address}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log.info("router starts", stream=state.stream, router=state.router, port=server.effective_port)

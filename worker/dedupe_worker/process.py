@@ -69,7 +69,7 @@ def run_worker(
     if probes is not None:
         _serve_probes(worker_state, *probes)
     if endpoint_file:
-        write_atomically(endpoint_file, f"{server.effective_host}:{server.effective_port}\n")
+        write_atomically(endpoint_file, f"{server.address}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log.info(

@@ -1,11 +1,13 @@
 """The bounded HTTP server, over real sockets: neither idle, slow nor large requests keep others out."""
 
+import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -204,3 +206,60 @@ def test_an_address_that_cannot_be_used_is_named(
     port = int(server.effective_port)
     with pytest.raises(InvalidConfig, match=f"^{host}:{port} cannot be used: "):
         BoundedServer(app, host, port, threads=1)
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def assert_answers(server: BoundedServer, host: str) -> None:
+    Thread(target=server.run, daemon=True).start()
+    client = HTTPConnection(host, int(server.effective_port), timeout=20)
+    client.request("GET", "/")
+    assert client.getresponse().status == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", *(["::1"] if has_ipv6() else [])])
+def test_all_addresses_are_those_of_ipv6_too(app: App, host: str) -> None:
+    assert_answers(BoundedServer(app, "0.0.0.0", 0, threads=1), host)  # noqa: S104 # what is tested
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EAFNOSUPPORT, "no such family"),
+        OSError(errno.EADDRNOTAVAIL, "no address"),
+        ValueError("dualstack_ipv6 not supported on this platform"),
+    ],
+    ids=str,
+)
+def test_all_addresses_are_those_of_ipv4_where_there_is_no_ipv6(
+    app: App, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(socket, "create_server", Mock(side_effect=error))
+    assert_answers(BoundedServer(app, "0.0.0.0", 0, threads=1), "127.0.0.1")  # noqa: S104 # what is tested
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "0.0.0.0"),  # noqa: S104 # what is tested
+        *([("::1", "[::1]"), ("[::1]", "[::1]")] if has_ipv6() else []),
+    ],
+)
+def test_its_address_can_be_part_of_a_url(app: App, host: str, shown: str) -> None:
+    server = BoundedServer(app, host, 0, threads=1)
+    assert server.address == f"{shown}:{server.effective_port}"
+
+
+def test_all_addresses_cannot_be_used_where_one_of_them_is_taken(
+    app: App, server: BoundedServer
+) -> None:
+    port = int(server.effective_port)
+    with pytest.raises(InvalidConfig, match=f"^0.0.0.0:{port} cannot be used: .*in use"):
+        BoundedServer(app, "0.0.0.0", port, threads=1)  # noqa: S104 # what is tested

@@ -50,7 +50,7 @@ FIRST ?= 1
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
+.PHONY: help setup demo test helm check lint format generate unit pytest simulate mutants test-e2e test-matrix \
 	matrix-pytest matrix-e2e native native-test check-cargo soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
@@ -74,10 +74,15 @@ test: setup check-java ## Run everything that CI runs: lint, simulation and all 
 	@rm -rf $(REPORTS)
 	@$(call timed,lint)
 	@failed=0; $(call timed,simulate) || failed=1; \
+		$(call timed,helm) || failed=1; \
 		$(MAKE) --no-print-directory --jobs 2 --keep-going timed-pytest timed-test-e2e || failed=1; \
 		if $(has_cargo); then $(call timed,native-test) || failed=1; \
 		else echo "make native-test: no cargo $(MIN_CARGO) or newer" >>$(REPORTS)/not-run.txt; fi; \
 		$(BIN)/python -m tests.support.layers || failed=1; exit $$failed
+
+# Before the tests, as the tests on Kubernetes build a cluster first, and tests of the chart would wait for all of it.
+helm: setup
+	@command -v helm >/dev/null || tests/cluster/cluster.sh build-helm
 
 timed-%:
 	@$(call timed,$*)

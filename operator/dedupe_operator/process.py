@@ -40,7 +40,9 @@ log = logging.getLogger(__name__)
 
 
 def run_operator(config: OperatorConfig) -> None:
-    """Run until SIGTERM or SIGINT. Raises KubernetesError without a usable cluster.
+    """Run until SIGTERM or SIGINT.
+
+    Raises KubernetesError without a usable cluster, InvalidConfig if the address of HTTP cannot be used.
 
     A leader that lost its Lease exits the process at once, without another write; Kubernetes restarts it as a
     stand-by.

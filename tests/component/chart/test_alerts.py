@@ -15,7 +15,7 @@ import yaml
 from tests.component.chart.rendering import Object, of_kind, render
 from tests.support.prometheus.programs import prometheus_program
 
-pytestmark = pytest.mark.timeout(3600)  # the first of them may build helm and unpack Prometheus
+pytestmark = pytest.mark.timeout(900)  # the first of them may build helm and unpack Prometheus
 
 CASES = Path(__file__).parent / "alerts"
 RUNBOOK = Path(__file__).parents[3] / "docs/alerts.md"

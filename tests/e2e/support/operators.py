@@ -75,7 +75,7 @@ class LocalOperator:
         return sum(count for verb, count in self._requests() if verb == "get")
 
     def metrics(self) -> str:
-        """GET /metrics. Raises httpx.TransportError if nobody answers."""
+        """GET /metrics. Fails before it serves. Raises httpx.TransportError if nobody answers."""
         log = self._log.read_bytes()[self._log_begins :].decode()
         found = re.search(r"HTTP at ([0-9.]+:[0-9]+)", log)
         assert found, f"it does not serve yet: {log}"

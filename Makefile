@@ -9,6 +9,8 @@ MIN_JAVA := 17
 MIN_CARGO := 1.85
 # Options of the demo and of the benchmarks: make demo ARGS="--rows 50000 --keep"
 ARGS ?=
+# What runs the tests: make pytest NICE="nice -n 19"
+NICE ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
 # Parallel test processes, each with its own broker. More than two cores need, because these tests mostly wait.
@@ -19,6 +21,8 @@ E2E = $(or $(TESTS),tests/e2e)
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # The experimental native path: what is built, and the tests of the worker that it must pass as well.
 NATIVE := build/native
+# Where cargo compiles it: most of the time goes to other crates, which are the same in each clone.
+NATIVE_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dedupestream/native
 NATIVE_STEPS := tests/faults/test_kill_at_each_step.py -k 'steps_of_the_loop or in_a_commit'
 has_cargo = found=$$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || true; \
 	[ "$$(printf '%s\n' $(MIN_CARGO) "$${found:-0}" | sort -V | head -n 1)" = $(MIN_CARGO) ]
@@ -60,8 +64,9 @@ help: ## Show this list
 demo: setup check-java ## Deduplicate real records, kill a worker in the middle, read the result with Spark
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-# Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves.
-test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
+# Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves. Without
+# it Java reserves too little for Spark's code, and would compile the same code again and again.
+test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
 
 # Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.
 check: setup ## Run lint, the unit tests and a minute of simulation
@@ -84,6 +89,8 @@ test: setup check-java ## Run everything that CI runs: lint, simulation and all 
 helm: setup
 	@command -v helm >/dev/null || tests/cluster/cluster.sh build-helm
 
+# The tests on Kubernetes beside it come first: leases, probes and deadlines of theirs run on the clock.
+timed-pytest: export NICE := nice -n 5
 timed-%:
 	@$(call timed,$*)
 
@@ -104,7 +111,7 @@ unit: setup
 	$(BIN)/pytest -q -n auto --ignore tests/simulation/test_mutants.py --ignore tests/operator_simulation/test_mutants.py $(UNIT)
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
-	$(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)
+	$(NICE) $(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)
 
 simulate: setup ## Run worker and operator on a simulated world: make simulate SEEDS=50000 FIRST=1
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
@@ -126,13 +133,13 @@ matrix-pytest:
 	$(BIN)/pytest -n $(JOBS) $(BY_FILE) -m matrix --ignore tests/e2e $(TESTS)
 
 # Outside of .venv, so that no other run has it.
-native: export CARGO_TARGET_DIR := $(CURDIR)/$(NATIVE)/target
+native: export CARGO_TARGET_DIR := $(NATIVE_CACHE)
 native: setup check-cargo ## Build the experimental native path into build/native/site, see docs/decisions/0050
 	@rm -rf $(NATIVE)/wheel $(NATIVE)/site
 	$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(NATIVE)/wheel native
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(NATIVE)/site $(NATIVE)/wheel/*.whl
 
-native-test: export CARGO_TARGET_DIR := $(CURDIR)/$(NATIVE)/target
+native-test: export CARGO_TARGET_DIR := $(NATIVE_CACHE)
 native-test: export PYTHONPATH := $(CURDIR)/$(NATIVE)/site
 native-test: native check-java ## Test the native path: its own tests, and the worker killed at each step on it
 	cargo fmt --check --manifest-path native/Cargo.toml

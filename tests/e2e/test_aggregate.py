@@ -99,6 +99,11 @@ def suited(example: Object, stream: ClusterStream, image: str) -> Object:
     container["image"] = image
     container["resources"]["requests"] = {"cpu": "100m", "memory": "512Mi"}
     container["args"] += [f"--max-offsets-per-trigger={BATCH}"]
+    # A job of seconds: the last tier of compilation costs more than it saves.
+    container["env"] = [
+        *container.get("env", []),
+        {"name": "JDK_JAVA_OPTIONS", "value": "-XX:TieredStopAtLevel=1"},
+    ]
     [config] = (one for one in pod["volumes"] if one["name"] == "config")
     config["configMap"]["name"] = f"{stream.name}-worker"
     return example
@@ -133,6 +138,7 @@ def send_twice(stream: ClusterStream, start: int) -> None:
     stream.wait_until_passed(deadline_seconds=SECONDS)
 
 
+@pytest.mark.matrix  # tests/faults/test_aggregate.py; the image takes long
 def test_a_run_whose_pod_is_killed_goes_on_in_another(
     place: Scene, stream: ClusterStream, database: TestDatabase
 ) -> None:

@@ -91,6 +91,7 @@ def test_each_duplicate_is_in_its_topic_with_what_it_repeats(routing: ClusterStr
     assert everything(raw) == everything(clean, routes.duplicates, routes.conflicts or ())
 
 
+@pytest.mark.matrix  # tests/component/worker/test_routed.py
 def test_owners_are_right_after_a_rebuild_from_the_output_topic(
     release: Environment, place: Scene, routing: ClusterStream
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_reader_of_one_value_skips_chunks_and_misses_nothing(routing: ClusterS
     assert statistics.chunks_skipped > statistics.chunks / 2
 
 
+@pytest.mark.matrix  # tests/component/spark/test_datasource.py
 def test_spark_reads_what_a_read_of_everything_has_of_one_value(
     spark: SparkSession, routing: ClusterStream
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_table_of_fixed_size_comes_back_from_a_snapshot(table: ClusterStream) 
     judged_table(table)
 
 
+@pytest.mark.matrix  # tests/faults/test_inverse_bloom.py
 def test_a_table_of_another_size_takes_the_place_of_the_one_there_was(table: ClusterStream) -> None:
     table.patch(store={"inverseBloom": {"slots": 700_000}})
     table.wait_until_rolled_out(deadline_seconds=240)

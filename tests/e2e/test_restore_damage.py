@@ -14,6 +14,7 @@ from tests.e2e.support.snapshots import Snapshots
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of, damage_store, digests, swap_volumes, volume_of
 from tests.faults.seed import SEED
+from tests.support.layers import matrix
 
 PARTITIONS = 2
 
@@ -29,7 +30,9 @@ def stream(
         yield made
 
 
-@pytest.mark.parametrize(("checkpoint_too", "way"), [(False, "Checkpoint"), (True, "StoreCorrupt")])
+@pytest.mark.parametrize(
+    ("checkpoint_too", "way"), [(False, "Checkpoint"), matrix(True, "StoreCorrupt")]
+)
 def test_a_store_damaged_on_its_volume_is_got_over_by_its_worker(
     stream: ClusterStream, *, checkpoint_too: bool, way: str
 ) -> None:
@@ -67,6 +70,7 @@ def kill(stream: ClusterStream, partition: int) -> None:
     stream.wait_until(followed, f"another {name} is ready")
 
 
+@pytest.mark.matrix  # tests/faults/test_state_directory.py
 def test_volumes_swapped_with_one_another_are_refused_and_let_alone(
     stream: ClusterStream,
 ) -> None:

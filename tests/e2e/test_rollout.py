@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from dedupe_crds.status.stream import ConditionStatus, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
@@ -93,6 +95,7 @@ def test_a_restart_and_a_new_kafka_secret_each_replace_the_worker(
     stream.judged()
 
 
+@pytest.mark.matrix  # that of the plugin suspends and resumes as well
 def test_a_suspended_stream_keeps_its_volumes_and_remembers_once_it_is_resumed(
     streams: CreateStream,
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_worker_killed_while_it_downloads_begins_again(
     assert (restore.source, restore.name, restore.refused) == (RestoreSource.CHECKPOINT, name, [])
 
 
+@pytest.mark.matrix  # the kill during the upload
 def test_a_worker_killed_as_its_snapshot_begins_does_not_stop_the_next_one(
     copied: ClusterStream,
 ) -> None:

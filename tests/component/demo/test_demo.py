@@ -23,6 +23,7 @@ import pytest
 from dedupe_pipeline.runtime import jars
 from examples.flights import counting
 from examples.flights.counting import NotCounted
+from tests.support.layers import matrix
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 
 __all__ = ["database", "postgres_server"]
@@ -190,6 +191,7 @@ def test_the_timeline_sees_all_that_was_sent_and_put_out_but_for_the_last_words_
             assert seen["produced"] == put_out
 
 
+@pytest.mark.matrix
 def test_a_carriers_flights_are_the_same_however_they_are_read_and_skipping_fetches_less(
     filtered: Run,
 ) -> None:
@@ -207,6 +209,7 @@ def test_a_carriers_flights_are_the_same_however_they_are_read_and_skipping_fetc
     assert "Filters help because each carrier sent a month's flights at once" in filtered.stdout
 
 
+@pytest.mark.matrix  # tests/faults/test_aggregate.py
 def test_a_job_that_was_killed_has_counted_each_flight_once(counted: Run) -> None:
     found = counted.figures["counting"]
 
@@ -218,6 +221,7 @@ def test_a_job_that_was_killed_has_counted_each_flight_once(counted: Run) -> Non
     assert f"killed at {found['killedAt']:,} of {ROWS:,} records" in counted.stdout
 
 
+@pytest.mark.matrix
 def test_scattered_duplicates_pass_and_are_counted_and_nothing_else_is_wrong(
     scattered: Run,
 ) -> None:
@@ -236,6 +240,7 @@ def test_scattered_duplicates_pass_and_are_counted_and_nothing_else_is_wrong(
     assert f"meant to show: {passed:,} duplicates passed" in scattered.stdout
 
 
+@pytest.mark.matrix
 def test_routers_bring_scattered_duplicates_together(tmp_path: Path) -> None:
     with demo(tmp_path, "--scattered", "--repartition", rows=ROWS) as done:
         sent, found = done.figures["sent"], done.figures["audit"]["total"]
@@ -285,7 +290,7 @@ def test_a_table_of_the_users_own_is_left_alone(database: TestDatabase) -> None:
         pass
 
 
-@pytest.mark.parametrize("which", ["run", "filtered", "counted", "scattered"])
+@pytest.mark.parametrize("which", ["run", *map(matrix, ("filtered", "counted", "scattered"))])
 def test_nothing_stays_but_the_pages_and_the_figures(
     which: str, request: pytest.FixtureRequest
 ) -> None:

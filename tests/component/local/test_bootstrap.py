@@ -24,6 +24,7 @@ from dedupe_local.run import child_process
 from tests.conftest import CreateTopic
 from tests.support.checker.history import read_topic
 from tests.support.checker.record import Message, Record
+from tests.support.layers import matrix
 from tests.support.processes.processes import WorkerProcess, Workers, wait_for
 from tests.support.snapshots.damage import cut_off, files_of
 from tests.support.traffic.streams import TestStream
@@ -141,8 +142,15 @@ def test_ids_of_a_file_are_duplicates_to_a_worker(
     assert "is in use" in again.stderr
 
 
-@pytest.mark.parametrize("command", ["dedupe", "dedupe-worker"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("dedupe", signal.SIGINT),
+        matrix("dedupe", signal.SIGTERM),
+        matrix("dedupe-worker", signal.SIGINT),
+        ("dedupe-worker", signal.SIGTERM),
+    ],
+)
 def test_a_bootstrap_that_is_stopped_early_ends_with_the_code_of_the_signal(
     streams: CreateStream,
     topics: CreateTopic,

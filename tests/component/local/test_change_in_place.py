@@ -64,6 +64,7 @@ def assert_exact(stream: TestStream) -> None:
     found.assert_exactly_once()
 
 
+@pytest.mark.matrix  # tests/faults/test_change_in_place.py
 @pytest.mark.timeout(600)
 def test_a_stream_gets_routers_under_traffic(streams: CreateStream, tmp_path: Path) -> None:
     stream = streams(partitions=PARTITIONS, id=IDS)

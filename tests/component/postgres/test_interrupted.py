@@ -31,6 +31,7 @@ def counted(database: TestDatabase) -> int:
     return sum(account.records for account in read_accounts(database).values())
 
 
+@pytest.mark.matrix  # the landing in tests/component/spark/test_interrupted.py
 @pytest.mark.timeout(900)  # three Spark sessions in sequence
 def test_a_count_that_is_stopped_early_ends_with_the_code_of_the_signal(
     streams: CreateStream, database: TestDatabase, tmp_path: Path

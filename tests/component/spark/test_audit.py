@@ -21,6 +21,7 @@ from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker import id_sources
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.spark.session import spark
 from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
@@ -386,10 +387,10 @@ HOSTILE = list(hostile.hostile(SEED, 600, partitions=PARTITIONS))
 @pytest.mark.parametrize(
     ("id_source", "id_of"),
     [
-        ({"from": "Key"}, id_sources.key_id),
+        matrix({"from": "Key"}, id_sources.key_id),
         ({"from": "Header", "name": "message-id"}, id_sources.header_id("message-id")),
         ({"from": "JsonPath", "path": "$.order.id"}, id_sources.json_id("order", "id")),
-        ({"from": "Content"}, id_sources.content_id),
+        matrix({"from": "Content"}, id_sources.content_id),
     ],
     ids=lambda given: given["from"] if isinstance(given, dict) else "",
 )
@@ -466,6 +467,7 @@ def test_the_command_ends_with_1_and_writes_page_and_json(
     assert "<svg" in page.read_text()
 
 
+@pytest.mark.matrix  # the one that finds defects stands for the command
 def test_the_command_tells_nothing_judged_and_a_wrong_namespace_from_defects(
     streams: CreateStream,
 ) -> None:

@@ -17,6 +17,7 @@ from dedupe_pipeline.jobs.audit.excuses import EXCUSES
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import START_MS, order, produce_in_transaction
@@ -75,7 +76,7 @@ def since(hour: int) -> Bounds:
 @pytest.mark.parametrize(
     ("clean", "defects"),
     [
-        (CLEAN, {}),
+        matrix(CLEAN, {}),
         (
             [*without(15), at(40, hour=1), REPEATS[1]],
             {"lost": 1, "foreign": 1, "duplicated": 1},

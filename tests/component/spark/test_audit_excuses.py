@@ -24,6 +24,7 @@ from dedupe_pipeline.jobs.audit.identity import with_identity
 from dedupe_pipeline.jobs.audit.positions import in_task
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
 from dedupe_pipeline.source import SCHEMA as RECORDS
+from tests.support.layers import matrix
 from tests.support.spark.session import spark
 
 __all__ = ["spark"]
@@ -313,9 +314,9 @@ def test_only_the_ids_that_are_told_are_excused(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("source", "value"),
     [
-        ({"from": "Key"}, b""),
+        matrix({"from": "Key"}, b""),
         ({"from": "JsonPath", "path": "$.id"}, b'{"id": "17"}'),
-        ({"from": "JsonPath", "path": "$.id"}, b'{"id": 17}'),
+        matrix({"from": "JsonPath", "path": "$.id"}, b'{"id": 17}'),
     ],
 )
 def test_told_ids_are_those_of_the_records(

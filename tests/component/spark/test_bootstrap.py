@@ -25,6 +25,7 @@ from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.conftest import CreateTopic
 from tests.support.checker.record import Message
+from tests.support.layers import matrix
 from tests.support.processes.processes import Workers
 from tests.support.spark.session import spark
 from tests.support.traffic.hostile import hostile
@@ -79,10 +80,10 @@ def duplicates(stream: TestStream, workers: Workers) -> int:
 @pytest.mark.parametrize(
     "id_from",
     [
-        {"from": "Key"},
+        matrix({"from": "Key"}),
         {"from": "Header", "name": ID_HEADER},
         {"from": "JsonPath", "path": ID_PATH},
-        {"from": "Content"},
+        matrix({"from": "Content"}),
     ],
     ids=lambda source: source["from"],
 )

@@ -142,7 +142,8 @@ def test_executors_import_our_code_from_the_archive_and_from_nowhere_else(
 # -- land ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["delta", matrix("iceberg")])
+@pytest.mark.matrix
+@pytest.mark.parametrize("table", ["delta", "iceberg"])
 def test_land_refuses_a_table_that_executors_do_not_share(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path, table: str
 ) -> None:
@@ -160,6 +161,7 @@ def test_land_refuses_a_table_that_executors_do_not_share(
     assert not list(tmp_path.rglob("snap-*.avro"))  # a manifest list: a commit of Iceberg with rows
 
 
+@pytest.mark.matrix
 def test_land_refuses_an_output_that_executors_do_not_share(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path
 ) -> None:
@@ -200,7 +202,8 @@ def test_land_killed_in_the_middle_is_exactly_once_on_a_shared_directory(
 # -- audit ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lost", [1, matrix(0)])
+@pytest.mark.matrix  # that of the page runs an audit on executors
+@pytest.mark.parametrize("lost", [1, 0])
 def test_audit_computes_json_ids_on_the_executors(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path, lost: int
 ) -> None:
@@ -218,6 +221,7 @@ def test_audit_computes_json_ids_on_the_executors(
 # -- aggregate -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("killed", [False, matrix(True)], ids=["not killed", "killed"])
 def test_aggregate_counts_exactly_once(  # noqa: PLR0917 (pytest passes them by name)
     cluster: SparkCluster,
@@ -265,6 +269,7 @@ def _to_bootstrap(streams: CreateStream) -> TestStream:
     return stream
 
 
+@pytest.mark.matrix
 def test_bootstrap_writes_the_ids_to_a_directory_that_all_share(
     cluster: SparkCluster, archive: Path, to_bootstrap: TestStream
 ) -> None:
@@ -298,8 +303,10 @@ def test_bootstrap_refuses_an_output_that_executors_do_not_share(
 # -- the data source -----------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
-    ("kind", "wanted"), [("batch", 7), ("stream", None), matrix("batch", None), matrix("stream", 7)]
+    ("kind", "wanted"),
+    [matrix("batch", 7), ("stream", None), matrix("batch", None), matrix("stream", 7)],
 )
 def test_the_data_source_reads_on_the_executors(  # noqa: PLR0917 (pytest passes them by name)
     cluster: SparkCluster,

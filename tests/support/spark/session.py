@@ -10,10 +10,16 @@ from dedupe_pipeline.session import spark_session
 
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
+    # To compile Java for each query takes longer than to interpret it for some hundred rows. The commands, which many
+    # tests run, have Spark's default.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # In a short run the last tier of compilation costs more than it saves.
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # In a short run the last tier of compilation costs more than it saves; alone, the first one gets less room for code
+    # than Spark needs.
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:ReservedCodeCacheSize=240m",
 }
 _TABLES = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"

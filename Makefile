@@ -9,7 +9,7 @@ MIN_JAVA := 17
 MIN_CARGO := 1.85
 # Options of the demo and of the benchmarks: make demo ARGS="--rows 50000 --keep"
 ARGS ?=
-# What runs the tests: make pytest NICE="nice -n 19"
+# Starts the tests: make pytest NICE="nice -n 19"
 NICE ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
@@ -133,13 +133,12 @@ matrix-pytest:
 	$(BIN)/pytest -n $(JOBS) $(BY_FILE) -m matrix --ignore tests/e2e $(TESTS)
 
 # Outside of .venv, so that no other run has it.
-native: export CARGO_TARGET_DIR := $(NATIVE_CACHE)
+native native-test: export CARGO_TARGET_DIR := $(NATIVE_CACHE)
 native: setup check-cargo ## Build the experimental native path into build/native/site, see docs/decisions/0050
 	@rm -rf $(NATIVE)/wheel $(NATIVE)/site
 	$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(NATIVE)/wheel native
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(NATIVE)/site $(NATIVE)/wheel/*.whl
 
-native-test: export CARGO_TARGET_DIR := $(NATIVE_CACHE)
 native-test: export PYTHONPATH := $(CURDIR)/$(NATIVE)/site
 native-test: native check-java ## Test the native path: its own tests, and the worker killed at each step on it
 	cargo fmt --check --manifest-path native/Cargo.toml

@@ -30,7 +30,6 @@ def place(
         remove_cluster_objects(made)
 
 
-@pytest.mark.matrix  # the full volume stands for volumes in trouble
 def test_without_its_storage_class_a_stream_goes_on_and_a_new_volume_waits_for_it(
     place: Scene,
 ) -> None:

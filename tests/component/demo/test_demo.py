@@ -191,7 +191,7 @@ def test_the_timeline_sees_all_that_was_sent_and_put_out_but_for_the_last_words_
             assert seen["produced"] == put_out
 
 
-@pytest.mark.matrix
+@pytest.mark.matrix  # tests/component/filters and spark/test_datasource.py
 def test_a_carriers_flights_are_the_same_however_they_are_read_and_skipping_fetches_less(
     filtered: Run,
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_job_that_was_killed_has_counted_each_flight_once(counted: Run) -> Non
     assert f"killed at {found['killedAt']:,} of {ROWS:,} records" in counted.stdout
 
 
-@pytest.mark.matrix
+@pytest.mark.matrix  # tests/component/spark/test_audit_partitions.py
 def test_scattered_duplicates_pass_and_are_counted_and_nothing_else_is_wrong(
     scattered: Run,
 ) -> None:
@@ -240,7 +240,7 @@ def test_scattered_duplicates_pass_and_are_counted_and_nothing_else_is_wrong(
     assert f"meant to show: {passed:,} duplicates passed" in scattered.stdout
 
 
-@pytest.mark.matrix
+@pytest.mark.matrix  # tests/component/local/test_repartition.py
 def test_routers_bring_scattered_duplicates_together(tmp_path: Path) -> None:
     with demo(tmp_path, "--scattered", "--repartition", rows=ROWS) as done:
         sent, found = done.figures["sent"], done.figures["audit"]["total"]

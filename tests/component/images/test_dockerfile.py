@@ -121,7 +121,6 @@ def test_a_base_of_another_architecture_is_refused(images: Builder, checkout: Pa
         images.build(checkout, "worker", "--build-arg", "TARGETARCH=riscv64")
 
 
-@pytest.mark.matrix
 def test_the_base_is_an_argument(images: Builder, checkout: Path) -> None:
     with pytest.raises(ClusterError, match="localhost/absent"):
         images.build(checkout, "worker", "--build-arg", "BASE=localhost/absent")

@@ -142,8 +142,7 @@ def test_executors_import_our_code_from_the_archive_and_from_nowhere_else(
 # -- land ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("table", ["delta", "iceberg"])
+@pytest.mark.parametrize("table", ["delta", matrix("iceberg")])
 def test_land_refuses_a_table_that_executors_do_not_share(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path, table: str
 ) -> None:
@@ -161,7 +160,7 @@ def test_land_refuses_a_table_that_executors_do_not_share(
     assert not list(tmp_path.rglob("snap-*.avro"))  # a manifest list: a commit of Iceberg with rows
 
 
-@pytest.mark.matrix
+@pytest.mark.matrix  # the one of a table
 def test_land_refuses_an_output_that_executors_do_not_share(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path
 ) -> None:
@@ -221,7 +220,6 @@ def test_audit_computes_json_ids_on_the_executors(
 # -- aggregate -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("killed", [False, matrix(True)], ids=["not killed", "killed"])
 def test_aggregate_counts_exactly_once(  # noqa: PLR0917 (pytest passes them by name)
     cluster: SparkCluster,
@@ -269,7 +267,7 @@ def _to_bootstrap(streams: CreateStream) -> TestStream:
     return stream
 
 
-@pytest.mark.matrix
+@pytest.mark.matrix  # test_bootstrap.py
 def test_bootstrap_writes_the_ids_to_a_directory_that_all_share(
     cluster: SparkCluster, archive: Path, to_bootstrap: TestStream
 ) -> None:
@@ -303,7 +301,6 @@ def test_bootstrap_refuses_an_output_that_executors_do_not_share(
 # -- the data source -----------------------------------------------------------------------------------
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [matrix("batch", 7), ("stream", None), matrix("batch", None), matrix("stream", 7)],

@@ -6,6 +6,7 @@ The process waits for `Leadership.acquired`; the API client calls `Leadership.ch
 import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 from threading import Event, Thread
 from typing import Any, Final
 
@@ -191,4 +192,5 @@ class Leadership:
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
+    # With a fraction that is not 0: the API server refuses a time without one, and the client leaves 0 out.
+    return str(datetime.now().replace(microsecond=1))  # noqa: DTZ005 (the library wants local time)

@@ -1,5 +1,6 @@
 """The Lease, against a small API server that keeps one."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -22,11 +23,15 @@ from tests.unit.operator.objects import RELEASE
 from tests.unit.operator.waits import until
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/system/leases"
+MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 Enter = Callable[[str], "Candidate"]
 
 
 class FakeLeases:
-    """Keeps the Lease as the API server does: a write on an older version is a conflict."""
+    """Keeps the Lease as the API server does.
+
+    A write on an older version is a conflict, and a time without microseconds is refused.
+    """
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
@@ -57,6 +62,9 @@ class FakeLeases:
                 sent = request.body["metadata"].get("resourceVersion")
                 if self.lease is None or sent != self.lease["metadata"]["resourceVersion"]:
                     return _refused(409)
+            spec = request.body["spec"]
+            if not all(MICRO_TIME.fullmatch(spec[name]) for name in ("acquireTime", "renewTime")):
+                return _refused(400)
             self.asked_at = asked_at
             return self._keep(request.body)
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 from threading import Event
 
+import pytest
+
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
 from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster.chart import NAMESPACE
@@ -46,6 +48,7 @@ def claims(stream: ClusterStream) -> dict[int, str | None]:
     return {each.partition: each.persistent_volume_claim for each in stream.status().partitions}
 
 
+@pytest.mark.alone
 def test_a_stream_gets_routers_under_traffic_whatever_is_killed(
     place: Scene, kubectl: Kubectl
 ) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
 from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster.chart import NAMESPACE
@@ -63,6 +65,7 @@ def router_uids(stream: RoutedClusterStream) -> dict[str, str]:
     return {name: pod["metadata"]["uid"] for name, pod in stream.router_pods().items()}
 
 
+@pytest.mark.alone
 def test_a_stream_grows_under_traffic_whatever_is_killed(place: Scene, kubectl: Kubectl) -> None:
     stream = routed_stream(
         place,

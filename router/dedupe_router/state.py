@@ -7,6 +7,7 @@ committed again.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream
@@ -17,7 +18,13 @@ from dedupe_crds.status.router import (
     RouterPhase,
     RouterStatus,
 )
-from dedupe_kafka.errors import NotAuthorized, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+
+# Longer than a bounded call to Kafka, such as the one that waits for the transaction of a partition's former owner.
+_SILENT_SECONDS: Final = 30.0
+_SILENCE: Final = BrokerUnavailable(
+    f"nothing was read or committed for {_SILENT_SECONDS:.0f} s: Kafka has not answered a request yet"
+)
 
 
 @dataclass(slots=True)
@@ -58,7 +65,11 @@ class RouterState:
     @property
     def problem(self) -> StreamError | None:
         """Return the error that keeps the router from routing, if any."""
-        return self._failure or self._blocked or self._client_error
+        # The client tells of errors only while it is called, and not from within a call that waits.
+        silent = self.phase is RouterPhase.RUNNING and self.heartbeat_age_seconds > _SILENT_SECONDS
+        return (
+            self._failure or self._blocked or self._client_error or (_SILENCE if silent else None)
+        )
 
     @property
     def client_error(self) -> StreamError | None:

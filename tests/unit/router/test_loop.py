@@ -293,3 +293,17 @@ def test_a_waiting_partition_that_went_and_came_back_is_read_anew() -> None:
     router.log.entries.append(Listed(epoch=0, inputs={"raw": 2}))
     router.turn(record(partition=1, offset=0, key=b"l"))
     assert router.output.records.count((1, 0)) == 1
+
+
+def test_a_router_that_waits_in_one_call_for_long_is_not_ready(router: Router) -> None:
+    router.turn()
+    assert router.state.ready
+    router.clock.sleep(31.0)
+    status = router.state.status()
+    assert (status.ready, status.phase) == (False, RouterPhase.RUNNING)
+    assert (status.reason, "has not answered" in (status.message or "")) == (
+        "BrokerUnavailable",
+        True,
+    )
+    router.turn()
+    assert router.state.ready

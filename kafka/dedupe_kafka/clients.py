@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
+
+from dedupe_kafka.bounded_producer import BoundedProducer
 
 Config = dict[str, Any]
 
@@ -23,9 +25,9 @@ class Clients:
     """
 
     consumer: Callable[[Config], Any] = Consumer
-    producer: Callable[[Config], Any] = Producer
+    producer: Callable[[Config], Any] = BoundedProducer
     admin: Callable[[Config], Any] = AdminClient
 
 
 CLIENTS: Final = Clients()
-"""The library's own classes."""
+"""The classes that speak to a real Kafka."""

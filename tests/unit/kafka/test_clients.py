@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 import dedupe_kafka.clients
 import dedupe_router
 import dedupe_worker
+from dedupe_kafka.bounded_producer import BoundedProducer
 
 MODULES = {
     path.relative_to(folder.parent).as_posix(): path
@@ -17,7 +20,7 @@ MODULES = {
     )
     for path in folder.rglob("*.py")
 }
-_CLIENTS = {"Consumer", "Producer", "AdminClient"}
+_CLIENTS = {"Consumer", "Producer", "BoundedProducer", "AdminClient"}
 
 
 def makes_a_client(module: Path) -> Iterator[str]:
@@ -44,8 +47,9 @@ def test_a_module_that_makes_a_client_is_found(tmp_path: Path) -> None:
 
 def test_the_clients_are_the_library_s() -> None:
     made_by = dedupe_kafka.clients.CLIENTS
-    assert {
-        made_by.consumer.__name__,
-        made_by.producer.__name__,
-        made_by.admin.__name__,
-    } == _CLIENTS
+    assert (made_by.consumer, made_by.producer, made_by.admin) == (
+        Consumer,
+        BoundedProducer,
+        AdminClient,
+    )
+    assert issubclass(BoundedProducer, Producer)

@@ -10,8 +10,11 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from dedupe_crds.deadline import Deadline
+
 # The client's own error comes first where it keeps to its time.
 _GRACE_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.5
 
 
 class BoundedProducer(Producer):
@@ -32,7 +35,6 @@ class BoundedProducer(Producer):
         A negative one is none. Raises KafkaException. After `_TIMED_OUT` the call may still wait, so this producer is
         of no more use.
         """
-        bound = None if timeout < 0 else timeout + _GRACE_SECONDS
         done: Future[None] = Future()
 
         def call() -> None:
@@ -47,8 +49,12 @@ class BoundedProducer(Producer):
 
         # A daemon, so that no process waits for it at its end.
         Thread(target=call, name="send-offsets", daemon=True).start()
-        try:
-            done.result(bound)
-        except TimeoutError:
-            late = f"no answer of the group coordinator within {bound:.0f} s"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, late)) from None  # noqa: SLF001 (a public name)
+        deadline = Deadline(float("inf") if timeout < 0 else timeout + _GRACE_SECONDS)
+        while True:
+            try:
+                return done.result(min(_POLL_SECONDS, deadline.remaining()))
+            except TimeoutError:
+                self.poll(0)  # lets the client report why it cannot reach Kafka
+            if deadline.expired:
+                late = f"no answer of the group coordinator within {timeout:.0f} s"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, late))  # noqa: SLF001 (a public name)

@@ -71,13 +71,14 @@ def fail_broker_in_commit(
     broker: EmbeddedBroker,
     *,
     fault: signal.Signals = signal.SIGSTOP,
+    point: Point = Point.OFFSETS_SENT,
     stuck_seconds: float | None = None,
 ) -> WorkerProcess:
-    """Start a worker whose broker hangs or dies just before a commit."""
+    """Start a worker whose broker hangs or dies in the midst of a commit."""
     worker = workers.start_towards(
         stream,
         InnerCrash(
-            point=Point.OFFSETS_SENT,
+            point=point,
             time=3,
             signal=fault,
             pid=broker.pid,
@@ -187,19 +188,20 @@ def test_a_client_that_stops_fetching_is_replaced(
     assert "nothing of" in failure["error"]
 
 
+@pytest.mark.parametrize("point", [Point.RECORDS_SENT, Point.OFFSETS_SENT])
 def test_a_broker_that_dies_during_a_commit(
-    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker, point: Point
 ) -> None:
-    """The commit never reaches the broker, and the worker must not lose the records."""
+    """Offset or commit never reach the broker, and the worker must not lose the records."""
     stream = streams(worker=SMALL_TRANSACTIONS)
     stream.send(retries(SEED, RECORDS, value_bytes=100))
-    worker = fail_broker_in_commit(stream, workers, broker, fault=signal.SIGKILL)
+    worker = fail_broker_in_commit(stream, workers, broker, fault=signal.SIGKILL, point=point)
     wait_until_unready(worker, "BrokerUnavailable")
     broker.kill()  # for it to be waited for
     broker.start()
     wait_until_passed(stream, worker)
     judged(stream)
-    assert fault_met(worker)["point"] == Point.OFFSETS_SENT
+    assert fault_met(worker)["point"] == point
 
 
 def test_a_worker_whose_loop_hangs_is_ended_as_stuck(

@@ -18,6 +18,12 @@ class Forgetful(Producer):
         super().__init__(config)
         self.over = Event()
         self.asked: tuple[object, ...] = ()
+        self.polls = 0
+
+    def poll(self, timeout: float = -1.0) -> int:
+        assert timeout == 0
+        self.polls += 1
+        return 0
 
     def send_offsets_to_transaction(
         self,
@@ -38,6 +44,7 @@ def test_a_call_that_forgets_its_time_out_is_given_up() -> None:
     with pytest.raises(KafkaException, match="no answer of the group coordinator") as raised:
         producer.send_offsets_to_transaction([], b"group", 0.1)
     producer.over.set()
+    assert producer.polls, "nobody would hear why"
     error: KafkaError = raised.value.args[0]
     assert error.code() == KafkaError._TIMED_OUT  # noqa: SLF001 # a public name
     assert not error.txn_requires_abort()

@@ -3,11 +3,11 @@
 The command line calls `run_operator`. It builds all parts and passes the clock down.
 """
 
+import asyncio
 import logging
 import os
 import signal
 import time
-from threading import Event
 from typing import Final
 
 import kopf
@@ -47,7 +47,7 @@ def run_operator(config: OperatorConfig) -> None:
     A leader that lost its Lease exits the process at once, without another write; Kubernetes restarts it as a
     stand-by.
     """
-    stop = Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     client = load_client()
@@ -86,6 +86,7 @@ def run_operator(config: OperatorConfig) -> None:
         namespaces=config.namespaces,
         # Otherwise kopf asks for the name of the user, and a user that the platform assigns has none.
         identity=config.identity,  # type: ignore[arg-type] # kopf does not export its type
+        stop_flag=stop,  # of a signal that came before kopf handles signals
     )
     api.stop()
     input_watch.stop()

@@ -301,9 +301,7 @@ def test_a_router_that_waits_in_one_call_for_long_is_not_ready(router: Router) -
     router.clock.sleep(31.0)
     status = router.state.status()
     assert (status.ready, status.phase) == (False, RouterPhase.RUNNING)
-    assert (status.reason, "has not answered" in (status.message or "")) == (
-        "BrokerUnavailable",
-        True,
-    )
+    assert status.reason == "BrokerUnavailable"
+    assert "has not answered" in (status.message or "")
     router.turn()
     assert router.state.ready

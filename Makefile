@@ -16,8 +16,8 @@ TESTS ?=
 # Parallel test processes, each with its own broker. More than two cores need, because these tests mostly wait.
 JOBS ?= 3
 E2E = $(or $(TESTS),tests/e2e)
-# The tests of a file share a process, for its fixtures. In the order of their names, components come before units: no
-# process waits for another's last file, as a file of units takes a second.
+# The tests of a file share a process, for its fixtures. In the order of tests/support/layers.py units come last: no process
+# waits for another's last file, as a file of units takes a second.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # The experimental native path: what is built, and the tests of the worker that it must pass as well.
 NATIVE := build/native
@@ -65,8 +65,10 @@ demo: setup check-java ## Deduplicate real records, kill a worker in the middle,
 	@$(BIN)/python -m examples.flights $(ARGS)
 
 # Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves. Without
-# it Java reserves too little for Spark's code, and would compile the same code again and again.
-test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m
+# it Java reserves too little for Spark's code, and would compile the same code again and again. To verify the classes of
+# Spark, which are no subject of the tests, takes an eighth of a short command.
+test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 \
+	-XX:ReservedCodeCacheSize=240m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote
 
 # Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.
 check: setup ## Run lint, the unit tests and a minute of simulation

@@ -30,6 +30,7 @@ def place(
         remove_cluster_objects(made)
 
 
+@pytest.mark.matrix  # tests/unit/operator, and the lost volumes of test_restore.py
 def test_without_its_storage_class_a_stream_goes_on_and_a_new_volume_waits_for_it(
     place: Scene,
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_worker_killed_as_its_snapshot_begins_does_not_stop_the_next_one(
     assert restore_of(copied, 0).name == f"{copied.name}-next"
 
 
+@pytest.mark.matrix  # tests/faults/test_reconcile_full.py
 def test_a_worker_killed_while_it_compares_its_whole_store_compares_it_again(
     copied: ClusterStream,
 ) -> None:

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import httpx
 import pytest
 
 from dedupe_crds.status.exit_code import ExitCode
@@ -15,6 +14,7 @@ from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import finish, judged, logged, reconciled, wait_until_passed
 from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.layers import matrix
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -127,7 +127,7 @@ def test_a_store_restored_from_an_older_checkpoint_learns_the_rest_from_the_outp
     stream.send(traffic())
     worker = workers.start(stream, arguments=["--admin-token-file", token_file])
     wait_until_passed(stream, worker)
-    answer = httpx.post(
+    answer = HTTP.post(
         f"http://{worker.endpoint()}/checkpoint",
         headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=30,

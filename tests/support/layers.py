@@ -1,9 +1,9 @@
 """The layers of the tests: which tests a run left to `make test-matrix`, which it tried a second time, and their times.
 
-A pytest plugin that tests/conftest.py registers. `make test` runs pytest several times: each run writes its
-report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one. Each stage of
-`make test` appends a line "name seconds" to the file stages.txt there, and a line to not-run.txt for one that
-this machine can't run.
+A pytest plugin that tests/conftest.py registers; it orders the tests, too. `make test` runs pytest several times: each
+run writes its report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one.
+Each stage of `make test` appends a line "name seconds" to the file stages.txt there, and a line to not-run.txt for one
+that this machine can't run.
 """
 
 import json
@@ -24,6 +24,13 @@ MOST_SECOND_ATTEMPTS: Final = 2
 REPORTS: Final = "TEST_REPORTS"
 STAGES: Final = "stages.txt"
 NOT_RUN: Final = "not-run.txt"
+# Their Java processes load all cores, so the tests on Kubernetes, whose deadlines run on the clock, should have ended.
+_HEAVY: Final = (
+    "tests/component/postgres",
+    "tests/component/spark",
+    "tests/faults/test_aggregate.py",
+)
+_WAITING: Final = ("tests/component", "tests/faults")
 _FOLDER_DEPTH: Final = 3
 _SHOWN_SECONDS: Final = 3.0
 _SLOW_SECONDS: Final = 15.0
@@ -96,6 +103,13 @@ class Report:
         (directory / f"{uuid4().hex}.json").write_text(json.dumps(content))
 
 
+def _place(item: pytest.Item) -> int:
+    """Return where a test comes in a run."""
+    if item.nodeid.startswith(_HEAVY):
+        return 1
+    return 0 if item.nodeid.startswith(_WAITING) else 2
+
+
 def _lines(seconds: Mapping[str, float], least: float) -> list[str]:
     """Return a line for each that took longer, the longest first."""
     longest = sorted(seconds.items(), key=lambda each: -each[1])
@@ -126,6 +140,10 @@ class Layers:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._report = Report()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the tests that mostly wait first, then those of Spark, then short ones, such as units."""
+        items.sort(key=_place)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note the tests of the matrix that this run leaves out."""

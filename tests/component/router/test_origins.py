@@ -3,11 +3,10 @@
 import shutil
 from collections.abc import Callable
 
-import httpx
-
 from dedupe_kafka.cluster import Cluster
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream, Routers
 
@@ -79,7 +78,7 @@ def test_lookup_names_the_topic(
     stream.wait_until_routed()
     worker = workers.start(stream, arguments=["--admin-token-file", token])
     stream.wait_until_read([worker])
-    answer = httpx.post(
+    answer = HTTP.post(
         f"http://{worker.endpoint()}/lookup",
         json={"ids": ["b"]},
         headers={"Authorization": f"Bearer {TOKEN}"},

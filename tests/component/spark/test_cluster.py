@@ -175,6 +175,7 @@ def test_land_refuses_an_output_that_executors_do_not_share(
     assert not list((tmp_path / "landed.checkpoint/spark/commits").glob("[0-9]*"))
 
 
+@pytest.mark.matrix  # that of the page lands on executors; test_land.py kills
 def test_land_killed_in_the_middle_is_exactly_once_on_a_shared_directory(
     cluster: SparkCluster, archive: Path, stream: TestStream
 ) -> None:
@@ -220,7 +221,8 @@ def test_audit_computes_json_ids_on_the_executors(
 # -- aggregate -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("killed", [False, matrix(True)], ids=["not killed", "killed"])
+@pytest.mark.matrix  # those of tests/component/postgres
+@pytest.mark.parametrize("killed", [False, True], ids=["not killed", "killed"])
 def test_aggregate_counts_exactly_once(  # noqa: PLR0917 (pytest passes them by name)
     cluster: SparkCluster,
     archive: Path,

@@ -79,7 +79,7 @@ def _table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
     return place(spark, request.param, tmp_path)
 
 
-# For what does not depend on how a format commits.
+# For what does not depend on how a format commits; and for kills, whose two Spark sessions take a minute each.
 of_one_format = pytest.mark.parametrize("table", [ICEBERG, matrix(DELTA)], indirect=True)
 
 
@@ -122,6 +122,7 @@ def test_what_is_committed_lands_once_in_few_files(
     assert len(files) <= first.batches * days, "one file for each day of a batch"
 
 
+@of_one_format
 @pytest.mark.timeout(900)  # several Spark sessions in sequence
 @pytest.mark.parametrize(
     "steps",

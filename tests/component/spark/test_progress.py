@@ -13,12 +13,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dedupe_crds.manifest import load_manifest
 from tests.support.fixtures import CreateStream
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.process_group import process_group
 from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import landed
@@ -105,7 +105,7 @@ def test_a_stream_serves_its_metrics_and_ends_with_a_summary(
         [port] = re.findall(
             r"^metrics: http://127.0.0.1:(\d+)/metrics$", log.read_text(), re.MULTILINE
         )
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics").raise_for_status().text
+        text = HTTP.get(f"http://127.0.0.1:{port}/metrics").raise_for_status().text
         return {
             sample.name: sample.value
             for family in text_string_to_metric_families(text)

@@ -23,6 +23,7 @@ from tests.support.earlier_release import (
     unpack_earlier,
     with_earlier,
 )
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 
@@ -119,7 +120,7 @@ def assert_ready(
         assert process.poll() is None, "it has ended"
         where = addresses[probe["port"]]
         try:
-            return httpx.get(f"http://{where}{probe['path']}", timeout=30).is_success
+            return HTTP.get(f"http://{where}{probe['path']}", timeout=30).is_success
         except httpx.TransportError:
             return False
 
@@ -137,7 +138,7 @@ def test_a_worker_in_a_pod_of_an_operator_of_the_release_before_is_ready(
         run_earlier(earlier, _EARLIER_OPERATOR, json.dumps(applied(stream)))
     )
     with in_pod(container, data, tmp_path, None) as addresses:
-        status = httpx.get(f"http://{addresses['http']}/status", timeout=30).text
+        status = HTTP.get(f"http://{addresses['http']}/status", timeout=30).text
     assert "degraded" in json.loads(status), "it has what the operator does not know"
     assert run_earlier(earlier, _EARLIER_READER, status) == "True\n"
 
@@ -152,5 +153,5 @@ def test_a_worker_of_the_release_before_in_a_pod_of_this_operator_is_ready(
     [container] = template["spec"]["containers"]
     data = config_map.build(stream)["data"]
     with in_pod(container, data, tmp_path, with_earlier(earlier)) as addresses:
-        answer = httpx.get(f"http://{addresses['http']}/status", timeout=30).content
+        answer = HTTP.get(f"http://{addresses['http']}/status", timeout=30).content
     assert WorkerStatus.model_validate_json(answer).ready

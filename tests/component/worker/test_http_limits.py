@@ -13,6 +13,7 @@ import yaml
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.servers.kafka import free_ports
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.unit.crds.manifests import MINIMAL
@@ -67,9 +68,9 @@ def connect(connections: ExitStack, address: str, sent: bytes) -> None:
 
 def assert_alive(*addresses: str) -> None:
     for address in addresses:
-        answer = httpx.get(f"http://{address}/healthz", timeout=PROBE_SECONDS)
+        answer = HTTP.get(f"http://{address}/healthz", timeout=PROBE_SECONDS)
         assert answer.status_code == httpx.codes.OK
-        answer = httpx.get(f"http://{address}/readyz", timeout=PROBE_SECONDS)
+        answer = HTTP.get(f"http://{address}/readyz", timeout=PROBE_SECONDS)
         assert answer.json()["ready"] is False
 
 
@@ -106,7 +107,7 @@ def test_a_large_body_costs_no_memory_and_no_disk(worker: WorkerProcess) -> None
     before = resident_kib()
     for content in (large(), b"x" * (64 << 20)):
         try:
-            answer = httpx.post(url, content=content, timeout=20)
+            answer = HTTP.post(url, content=content, timeout=20)
         except httpx.TransportError:
             continue  # closed before all of it was sent
         assert answer.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.support.checker.checker import judge
@@ -13,6 +12,7 @@ from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.checker.routed import added, everything, judge_routes, routed, routes_of
 from tests.support.fixtures import topics_beside
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -153,7 +153,7 @@ def test_a_lookup_tells_what_is_known_of_an_id_until_it_is_forgotten(
     worker.wait_until_caught_up()
 
     def ask(call: str) -> Any:  # noqa: ANN401 # JSON
-        answer = httpx.post(
+        answer = HTTP.post(
             f"http://{worker.endpoint()}/{call}",
             json={"ids": ["b", "z"]},
             headers={"X-Admin-Token": TOKEN},

@@ -8,12 +8,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Self
 
-import httpx
-
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support import operator_process
 from tests.e2e.support.kubectl import Kubectl
+from tests.support.processes.loopback import HTTP
 
 _STOP_SECONDS = 15.0
 _LOST_ITS_LEASE = "another operator may lead now; this one ends"
@@ -79,7 +78,7 @@ class LocalOperator:
         log = self._log.read_bytes()[self._log_begins :].decode()
         found = re.search(r"HTTP at ([0-9.]+:[0-9]+)", log)
         assert found, f"it does not serve yet: {log}"
-        answer = httpx.get(f"http://{found[1]}/metrics", timeout=5)
+        answer = HTTP.get(f"http://{found[1]}/metrics", timeout=5)
         return answer.raise_for_status().text
 
     def stop(self) -> None:

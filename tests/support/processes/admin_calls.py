@@ -4,6 +4,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import WorkerProcess
 
 TOKEN = "a token for this test"  # noqa: S105 # it gives access to nothing else
@@ -23,4 +24,4 @@ def post(worker: WorkerProcess, path: str, **fields: object) -> httpx.Response:
     """
     headers = {"Authorization": f"Bearer {TOKEN}"}
     url = f"http://{worker.endpoint()}{path}"
-    return httpx.post(url, json=fields or None, headers=headers, timeout=30)
+    return HTTP.post(url, json=fields or None, headers=headers, timeout=30)

@@ -12,6 +12,7 @@ from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import WorkerStatus
 from tests.support.crashes.steps import Crash
 from tests.support.processes.forked import ForkedProcess
+from tests.support.processes.loopback import HTTP
 from tests.support.traffic.streams import TestStream
 
 GRACE_SECONDS = 60.0
@@ -92,7 +93,7 @@ class WorkerProcess:
 
     def get(self, path: str) -> httpx.Response:
         """GET any path of the worker."""
-        return httpx.get(f"http://{self.endpoint()}{path}", timeout=_HTTP_SECONDS)
+        return HTTP.get(f"http://{self.endpoint()}{path}", timeout=_HTTP_SECONDS)
 
     def endpoint(self) -> str:
         """Return HOST:PORT of its HTTP server; wait until it has one."""

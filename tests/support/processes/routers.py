@@ -17,6 +17,7 @@ from tests.support.checker import history
 from tests.support.checker.record import Message, Record
 from tests.support.crashes.crashing_router import RouterCrash
 from tests.support.processes.forked import ForkedProcess
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import WorkerProcess, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce
@@ -177,9 +178,7 @@ class RouterProcess:
     def get(self, path: str) -> httpx.Response:
         """GET a path of the router; wait until it has an address."""
         self.wait_until(self._endpoint.exists, "it has an HTTP endpoint")
-        return httpx.get(
-            f"http://{self._endpoint.read_text().strip()}{path}", timeout=_HTTP_SECONDS
-        )
+        return HTTP.get(f"http://{self._endpoint.read_text().strip()}{path}", timeout=_HTTP_SECONDS)
 
     def status(self) -> RouterStatus:
         """GET /status."""

@@ -17,6 +17,7 @@ import httpx
 import yaml
 
 from dedupe_local.servers.kafka import free_ports
+from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import wait_for
 from tests.support.prometheus.programs import prometheus_program
 
@@ -61,7 +62,7 @@ class PrometheusServer:
         return {rule["name"]: rule for group in groups for rule in group["rules"]}
 
     def _get(self, path: str, **parameters: str) -> dict[str, Any]:
-        answer = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=20)
+        answer = HTTP.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=20)
         assert answer.status_code == 200, f"{parameters}: {answer.text}"
         data: dict[str, Any] = answer.json()["data"]
         return data
@@ -110,7 +111,7 @@ def running_prometheus(
 def _is_ready(process: "subprocess.Popen[bytes]", address: str, log: Path) -> bool:
     assert process.poll() is None, f"Prometheus ended: {log.read_text()[-2000:]}"
     try:
-        return httpx.get(f"http://{address}/-/ready", timeout=5).status_code == 200
+        return HTTP.get(f"http://{address}/-/ready", timeout=5).status_code == 200
     except httpx.TransportError:
         return False
 

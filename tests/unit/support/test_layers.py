@@ -1,4 +1,4 @@
-"""What a run says of the tests that it left out, and of those that it tried a second time."""
+"""What a run says of the tests that it left out, and of those that it tried a second time; and their order."""
 
 import json
 from pathlib import Path
@@ -68,6 +68,18 @@ def test_a_run_fails_above_two_second_attempts_and_lists_them(
         assert f"test_of_chance[{each}]" in said
     assert ("FAILED: more than 2 second attempts" in said) == bool(code)
     assert len(read(run.path / "reports").second_attempts) == number
+
+
+def test_those_of_spark_come_after_those_that_wait_and_short_ones_last(
+    run: pytest.Pytester,
+) -> None:
+    for folder in ("component/spark", "component/worker", "unit"):
+        path = run.path / "tests" / folder
+        path.mkdir(parents=True)
+        (path / f"test_{path.name}.py").write_text("def test(): pass")
+    done = run.runpytest_inprocess("-p", "no:cacheprovider", "--verbose")
+    found = [line.split("::")[0] for line in done.outlines if "PASSED" in line]
+    assert [Path(each).stem for each in found] == ["test_worker", "test_spark", "test_unit"]
 
 
 @pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["one process", "xdist"])

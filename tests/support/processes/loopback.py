@@ -1,0 +1,11 @@
+"""The HTTP client of tests that ask processes on this machine."""
+
+from typing import Final
+
+import httpx
+
+HTTP: Final = httpx.Client(trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+"""Shared, as httpx.get loads all certificates of the machine at each call: 40 ms of CPU, in loops that poll.
+
+Each request has a connection of its own, as a process may be another one by the next.
+"""

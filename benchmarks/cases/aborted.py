@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import click
 from confluent_kafka import Consumer, Producer
@@ -101,7 +101,7 @@ def _read(servers: str, end: int, interval_ms: int, fetch_bytes: int) -> Reading
         "stats_cb": fetched,
         "statistics.interval.ms": interval_ms,
     }
-    starved = {} if interval_ms else {"starved_seconds": math.inf}
+    starved: dict[str, Any] = {} if interval_ms else {"starved_seconds": math.inf}
     reader = PartitionReader(Consumer(config), _TOPIC, 0, SYSTEM_CLOCK, fetched, **starved)
     cpu, clock = time.process_time(), time.monotonic()
     reader.seek(0)

@@ -1,6 +1,6 @@
 """Scripts about transactions: fencing, time-outs, offsets, and answers that are late."""
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.simulation.conformance.world import Answer, World, either, outcome, read, send
 from tests.simulation.conformance.writing import Reports
@@ -143,21 +143,25 @@ def a_transaction_outlives_its_time_out(world: World) -> tuple[list[Answer], lis
 def an_offset_in_an_open_transaction_is_unstable(
     world: World,
 ) -> tuple[list[Answer], list[Answer]]:
-    """Reading it waits, in vain until the transaction ends. A newer producer ends it."""
+    """Reading it waits, in vain until the transaction ends. A newer producer ends it.
+
+    A consumer that is read_uncommitted does not wait, and gets the one before.
+    """
     topic, reader, old = world.create("unstable"), world.consumer(), world.producer("it")
+    impatient = world.consumer(**{"isolation.level": "read_uncommitted"})
     reader.commit(offsets=[TopicPartition(topic, 0, 1, "before")], asynchronous=False)
     old.begin_transaction()
     offsets = [TopicPartition(topic, 0, 5, "in it")]
     old.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), 15)
 
-    def committed(seconds: float = 2) -> Answer:
-        found = reader.committed([TopicPartition(topic, 0)], timeout=seconds)[0]
+    def committed(consumer: Consumer, seconds: float) -> Answer:
+        found = consumer.committed([TopicPartition(topic, 0)], timeout=seconds)[0]
         return found.offset, found.metadata
 
-    answers: list[Answer] = [outcome(committed)]
+    answers: list[Answer] = [outcome(committed, impatient, 15), outcome(committed, reader, 2)]
     world.producer("it")
-    answers.append(outcome(committed, 15))
-    return answers, ["_TIMED_OUT", (1, "before")]
+    answers.append(outcome(committed, reader, 15))
+    return answers, [(1, "before"), "_TIMED_OUT", (1, "before")]
 
 
 def the_later_offset_counts(world: World) -> tuple[list[Answer], list[Answer]]:

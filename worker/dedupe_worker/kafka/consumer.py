@@ -3,6 +3,7 @@
 The loop, the catch-up and the bootstrap use it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
@@ -60,8 +61,10 @@ class PartitionReader:
         fetched: FetchProgress,
         *,
         starved_seconds: float = _STARVED_SECONDS,
+        make_impatient: Callable[[], Any] | None = None,
     ) -> None:
         self._consumer = consumer
+        self._make_impatient = make_impatient
         self._clock = clock
         self._fetched = fetched
         self._longest_starved_seconds = starved_seconds
@@ -91,6 +94,14 @@ class PartitionReader:
     def committed(self) -> Committed | None:
         """Return the offset that the group has committed; None if there is none."""
         return self.committed_of([self.partition]).get(self.partition)
+
+    def committed_now(self) -> Committed | None:
+        """Return the same now, also if an open transaction may commit another one."""
+        if self._make_impatient is None:
+            return self.committed()
+        with closing(self._make_impatient()) as consumer:
+            found = read_committed(consumer, self._clock, self.topic, [self.partition])
+        return found.get(self.partition)
 
     def committed_of(self, partitions: Iterable[int]) -> dict[int, Committed]:
         """Return what the group has committed of partitions of the topic."""
@@ -225,9 +236,17 @@ def open_reader(
 ) -> PartitionReader:
     """Make a consumer and its reader. Raises InvalidConfig."""
     fetched = FetchProgress(topic, partition)
-    config = {**config, "stats_cb": fetched, "statistics.interval.ms": _STATISTICS_MS}
-    consumer = made(make_consumer, config)
-    return PartitionReader(consumer, topic, partition, clock, fetched)
+    watched = {**config, "stats_cb": fetched, "statistics.interval.ms": _STATISTICS_MS}
+    return PartitionReader(
+        made(make_consumer, watched),
+        topic,
+        partition,
+        clock,
+        fetched,
+        make_impatient=lambda: made(
+            make_consumer, {**config, "isolation.level": "read_uncommitted"}
+        ),
+    )
 
 
 class Reader(Protocol):

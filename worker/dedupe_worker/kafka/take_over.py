@@ -41,6 +41,8 @@ class TakeOver:
         self._token: str | None = None
         self._own: set[str] = set()
         self._before: str | None = None
+        self.is_open = False
+        """A transaction of this process has begun, and is not known to have ended."""
 
     @property
     def recorded_before(self) -> bool:

@@ -60,6 +60,7 @@ class TransactionalOutput(PartitionOutput):
                     raise
                 raise Stopped(str(error)) from error
             else:
+                self._take_over.is_open = False
                 return
 
     def take_over(self, committed: Committed, source: Source) -> None:
@@ -81,6 +82,7 @@ class TransactionalOutput(PartitionOutput):
         super().begin()
         self._age = Stopwatch(self._clock)
         self._call("beginning a transaction", self._producer.begin_transaction)
+        self._take_over.is_open = True
 
     @property
     def expired(self) -> bool:
@@ -98,6 +100,7 @@ class TransactionalOutput(PartitionOutput):
     def abort(self) -> None:
         """Abort the open transaction; Kafka does so itself after a minute."""
         self._call("aborting the transaction", self._producer.abort_transaction, _ABORT_SECONDS)
+        self._take_over.is_open = False
 
     def _record(self, next_offset: int, source: Source, metadata: str) -> None:
         """Commit the token of this take-over, with no record."""
@@ -121,6 +124,7 @@ class TransactionalOutput(PartitionOutput):
             self._seconds_left(),
         )
         self._commit()
+        self._take_over.is_open = False
         self.committed = next_offset
 
     def _seconds_left(self) -> float:

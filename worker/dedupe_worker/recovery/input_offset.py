@@ -93,7 +93,7 @@ def find_start(
     `read_before` is the offset of a discarded store. `trims`: the workers themselves delete input that is committed.
     """
     topic, number = partition.input_topic, partition.identity.partition
-    found = committed_offset(partition, reader, group)
+    found = committed_offset(partition, reader.committed, group)
     of = decode_metadata(found.metadata).input_topic if found else ""
     same = of == topic.id if of else partition.same_input
     committed = found if same else None

@@ -3,6 +3,7 @@
 `Session` calls it first; `startup` and `input_offset` ask its result.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event
 
@@ -84,10 +85,12 @@ def take_over(
         recorded=recorded,
     )
     if factory.take_over.recorded_before:
-        factory.take_over.check(committed_offset(partition, reader, config.group))
+        # `fence` ends an own transaction that is open: until then its offset would be waited for in vain.
+        read = reader.committed_now if factory.take_over.is_open else reader.committed
+        factory.take_over.check(committed_offset(partition, read, config.group))
     try:
         output.fence(stop)
-        committed = committed_offset(partition, reader, config.group)
+        committed = committed_offset(partition, reader.committed, config.group)
         if committed:
             _check_topics(partition, committed)
             output.take_over(committed, reader)
@@ -118,10 +121,12 @@ def _check_topics(partition: TakenOver, committed: Committed) -> None:
             )
 
 
-def committed_offset(partition: TakenOver, reader: PartitionReader, group: str) -> Committed | None:
-    """Return the offset that the group has committed, if any. Raises StreamError."""
+def committed_offset(
+    partition: TakenOver, read: Callable[[], Committed | None], group: str
+) -> Committed | None:
+    """Return what `read` says that the group has committed. Raises StreamError."""
     try:
-        return reader.committed()
+        return read()
     except BrokerUnavailable:
         partition.topics.check_group(group)
         raise

@@ -67,6 +67,7 @@ def test_a_worker_killed_while_it_uploads_goes_on_with_the_snapshot(
     )
 
 
+@pytest.mark.matrix  # tests/faults/test_snapshot_kills.py, and the kill during the upload
 def test_a_worker_killed_while_it_downloads_begins_again(
     stream: ClusterStream, bucket: S3Server
 ) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import closing
 
 import httpx
 from confluent_kafka import Consumer, TopicPartition
@@ -37,19 +38,17 @@ def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float)
             f"run the demo with --keep and read worker.log in {state.partition(partition)}."
         )
     # Connect before the kill, because the successor may produce its first record very soon.
-    reader = _reader(fleet)
-    try:
+    with closing(_reader(fleet)) as reader, httpx.Client(timeout=1.0, trust_env=False) as http:
         os.kill(killed.pid, signal.SIGKILL)
         killed_at = time.monotonic()
-        return _follow(fleet, state, reader, killed, began=began, killed_at=killed_at)
-    finally:
-        reader.close()
+        return _follow(fleet, state, reader, http, killed, began=began, killed_at=killed_at)
 
 
 def _follow(
     fleet: Fleet,
     state: StateDir,
     reader: Consumer,
+    http: httpx.Client,
     killed: WorkerView,
     *,
     began: float,
@@ -64,7 +63,7 @@ def _follow(
         _check(fleet, state, partition, killed_at)
         if output_seconds is None and _has_record(reader):
             output_seconds = time.monotonic() - killed_at
-        if status is None and (status := _ready_status(state, partition)):
+        if status is None and (status := _ready_status(http, state, partition)):
             ready_seconds = time.monotonic() - killed_at
     return Recovery(
         partition=partition,
@@ -112,11 +111,11 @@ def _has_record(reader: Consumer) -> bool:
     return message is not None and message.error() is None
 
 
-def _ready_status(state: StateDir, partition: int) -> WorkerStatus | None:
+def _ready_status(http: httpx.Client, state: StateDir, partition: int) -> WorkerStatus | None:
     """Return a worker's status if it is ready; the fleet polls it only twice a second."""
     try:
         endpoint = (state.partition(partition) / "endpoint").read_text().strip()
-        answer = httpx.get(f"http://{endpoint}/status", timeout=1.0, trust_env=False)
+        answer = http.get(f"http://{endpoint}/status")
     except (OSError, httpx.HTTPError, httpx.InvalidURL):
         return None  # it is starting
     status = WorkerStatus.model_validate_json(answer.content)

@@ -14,7 +14,7 @@ from tests.support.postgres.aggregated import check, read_accounts
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.process_group import process_group
 from tests.support.processes.processes import wait_for
-from tests.support.spark.session import SMALL
+from tests.support.spark.session import LOCAL
 from tests.support.traffic.traffic import produce_in_transaction
 
 __all__ = ["database", "postgres_server"]
@@ -51,8 +51,8 @@ def test_a_count_that_is_stopped_early_ends_with_the_code_of_the_signal(
             str(stream.manifest),
             str(job_file),
         ),
-        *(f"--postgres-url={database.url}", "--master=local[2]"),
-        *(f"--conf={name}={value}" for name, value in SMALL.items()),
+        f"--postgres-url={database.url}",
+        *LOCAL,
     ]
     seen = 0
 

@@ -22,7 +22,7 @@ from tests.support.checker import id_sources
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
-from tests.support.spark.session import SMALL, spark
+from tests.support.spark.session import LOCAL, spark
 from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import (
@@ -486,7 +486,7 @@ def run_audit(stream: TestStream, *options: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [
             *(sys.executable, "-m", "dedupe_pipeline", "audit", str(stream.manifest), *options),
-            *("--master=local[2]", *(f"--conf={name}={value}" for name, value in SMALL.items())),
+            *LOCAL,
         ],
         capture_output=True,
         text=True,

@@ -22,7 +22,7 @@ from tests.support.fixtures import CreateStream
 from tests.support.processes.process_group import process_group
 from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import expected, landed
-from tests.support.spark.session import SMALL, spark
+from tests.support.spark.session import LOCAL, spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce_in_transaction, retries
 
@@ -32,7 +32,6 @@ SEED = 20
 MESSAGES = 3_000
 BATCH = 50
 DEADLINE_SECONDS = 240
-SPARK = ("--master=local[2]", *(f"--conf={name}={value}" for name, value in SMALL.items()))
 
 
 def fill(stream: TestStream, count: int) -> None:
@@ -47,7 +46,7 @@ def running(
     """Run a command as a user does; what it prints is in `log`."""
     command = (sys.executable, "-m", "dedupe_pipeline", job, str(stream.manifest))
     shell = ("/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', str(log))
-    with process_group([*shell, *command, *SPARK, *options]) as process:
+    with process_group([*shell, *command, *LOCAL, *options]) as process:
         yield process
 
 

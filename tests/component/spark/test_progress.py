@@ -22,18 +22,17 @@ from tests.support.processes.loopback import HTTP
 from tests.support.processes.process_group import process_group
 from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import landed
-from tests.support.spark.session import SMALL
+from tests.support.spark.session import LOCAL
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce_in_transaction, retries
 
 SEED = 21
 MESSAGES = 2_000
 DEADLINE_SECONDS = 480
-SPARK = ("--master=local[2]", *(f"--conf={name}={value}" for name, value in SMALL.items()))
 
 
 def command(stream: TestStream, job: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "dedupe_pipeline", job, str(stream.manifest), *SPARK, *options]
+    return [sys.executable, "-m", "dedupe_pipeline", job, str(stream.manifest), *LOCAL, *options]
 
 
 def run(stream: TestStream, job: str, *options: str) -> subprocess.CompletedProcess[str]:

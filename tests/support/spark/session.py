@@ -10,8 +10,8 @@ from dedupe_pipeline.session import spark_session
 
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
-    # To compile Java for each query takes longer than to interpret it for some hundred rows. The commands, which many
-    # tests run, have Spark's default.
+    # To compile Java for each query takes longer than to interpret it for some hundred rows. Commands as a
+    # user types them, which some tests run, have Spark's default.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "1g",
@@ -21,6 +21,9 @@ SMALL = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:ReservedCodeCacheSize=240m",
 }
+LOCAL = ("--master=local[2]", *(f"--conf={name}={value}" for name, value in SMALL.items()))
+"""The options of a command that runs such a session of its own."""
+
 _TABLES = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
     "io.delta.sql.DeltaSparkSessionExtension",

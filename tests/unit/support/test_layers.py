@@ -1,4 +1,4 @@
-"""What a run says of the tests that it left out, and of those that it tried a second time; and their order."""
+"""A run orders its tests, and tells which it left out and which it tried a second time."""
 
 import json
 from pathlib import Path

@@ -49,6 +49,7 @@ class Batch:
 class PartitionReader:
     """Read committed records of one partition from an offset on.
 
+    `make_impatient` makes a consumer of the group for `committed_now`, which without it waits as `committed` does.
     Raises OffsetOutOfRange, or the named error of `kafka_error`.
     """
 
@@ -96,7 +97,7 @@ class PartitionReader:
         return self.committed_of([self.partition]).get(self.partition)
 
     def committed_now(self) -> Committed | None:
-        """Return the same now, also if an open transaction may commit another one."""
+        """Return the offset that the group has committed; wait for no open transaction."""
         if self._make_impatient is None:
             return self.committed()
         with closing(self._make_impatient()) as consumer:

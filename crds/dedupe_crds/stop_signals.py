@@ -69,8 +69,9 @@ class StopSignals:
             if self.stop.is_set():
                 self.interrupt(progress())
             yield
-        except SystemError:
-            # The handler raised while a C library ran, which returned a result all the same.
+        except Exception:
+            # The handler raised while a C library ran, which may hide that: in a SystemError, where it returned a
+            # result all the same, or in an error about the argument that it looked at.
             self.interrupt(progress())
             raise
         finally:

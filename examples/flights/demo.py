@@ -90,6 +90,8 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         state = running.enter_context(StateDir(directory / "state"))
         helper = running.enter_context(ThreadPoolExecutor(thread_name_prefix="demo"))
         reading = helper.submit(_read_flights, options, screen)
+        if options.carrier:
+            reading.result()  # before anything starts, as there may be no such carrier
         broker = EmbeddedBroker(state.broker)
         with screen.step("Start Kafka"):
             running.enter_context(broker)

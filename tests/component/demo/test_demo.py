@@ -277,6 +277,7 @@ def test_what_can_not_be_done_is_refused_with_what_to_do(
 
     assert done.returncode == 2
     assert said in done.stderr
+    assert "Start Kafka" not in done.stdout
     assert "secret" not in done.stderr
 
 

@@ -15,6 +15,8 @@ NICE ?=
 TESTS ?=
 # Parallel test processes, each with its own broker. More than two cores need, because these tests mostly wait.
 JOBS ?= 3
+# Those of the tests on Kubernetes. Fewer, because the pods of their streams run on this machine as well.
+E2E_JOBS ?= 2
 E2E = $(or $(TESTS),tests/e2e)
 # The tests of a file share a process, for its fixtures. In the order of tests/support/layers.py units come last: no process
 # waits for another's last file, as a file of units takes a second.
@@ -92,7 +94,7 @@ helm: setup
 	@command -v helm >/dev/null || tests/cluster/cluster.sh build-helm
 
 # The tests on Kubernetes beside it come first: leases, probes and deadlines of theirs run on the clock.
-timed-pytest: export NICE := nice -n 5
+timed-pytest: export NICE := nice -n 3
 timed-%:
 	@$(call timed,$*)
 
@@ -128,7 +130,7 @@ mutants: setup ## Find a random seed for each mutant of the worker, after a chan
 test-e2e: setup check-java ## Run the tests on Kubernetes: KUBECONFIG's if it is set, else a new cluster
 	$(BIN)/python -m tests.cluster run --nodes 2 -- bash -c 'failed=0; \
 		$(BIN)/pytest -m "alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
-		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
+		$(BIN)/pytest -n $(E2E_JOBS) --dist loadfile -m "not alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
 		exit $$failed'
 
 matrix-pytest:

@@ -116,6 +116,7 @@ def light_traffic(stream: ClusterStream) -> PacedProducer:
     )
 
 
+@pytest.mark.matrix  # tests/unit/operator/controller/test_reconciler.py
 def test_streams_at_rest_cause_no_write_and_less_than_a_read_a_second_each(
     release: Environment, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -48,6 +48,7 @@ def claims(stream: ClusterStream) -> dict[int, str | None]:
     return {each.partition: each.persistent_volume_claim for each in stream.status().partitions}
 
 
+@pytest.mark.matrix  # tests/faults/test_change_in_place.py, and test_growth.py
 @pytest.mark.alone
 def test_a_stream_gets_routers_under_traffic_whatever_is_killed(
     place: Scene, kubectl: Kubectl

@@ -5,6 +5,8 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
 from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.kubectl import Kubectl, Object
@@ -88,6 +90,7 @@ def test_an_edited_child_is_put_back_and_what_others_set_on_it_stays(
     assert stream.uids(f"{MANAGED},persistentvolumeclaims") == everything
 
 
+@pytest.mark.matrix  # tests/unit/operator/controller/test_reconciler.py
 def test_a_pod_that_lost_its_label_does_not_keep_its_successor_away(streams: CreateStream) -> None:
     stream = streams()
     stream.apply()
@@ -101,6 +104,7 @@ def test_a_pod_that_lost_its_label_does_not_keep_its_successor_away(streams: Cre
     stream.wait_for_events("StrayPodReplaced")
 
 
+@pytest.mark.matrix  # the lost volumes of test_restore.py
 def test_a_volume_that_is_deleted_is_followed_by_one_rebuilt_from_the_output(
     streams: CreateStream,
 ) -> None:

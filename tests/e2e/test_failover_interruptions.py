@@ -16,15 +16,12 @@ from tests.e2e.support.operators import LocalOperator
 from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.layers import matrix
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 
 WRITES = 8  # more than there are up to the last deletion, which is asserted
-SOME = (4, WRITES)
-EACH = tuple(range(1, WRITES + 1))
 FAILOVER = {"failover": {"nodeNotReadyAfter": "5s"}}
 DELETED = "delete VolumeAttachment"
 MESSAGES = 200
@@ -58,9 +55,8 @@ class Life:
         return partition.ready and partition.node_name not in {node, None}
 
 
-@pytest.fixture(params=[SOME, matrix(EACH)], ids=["some", "each"])
+@pytest.fixture
 def lives(
-    request: pytest.FixtureRequest,
     release: Environment,
     streams: CreateStream,
     kubectl: Kubectl,
@@ -69,7 +65,7 @@ def lives(
     """One for each number of writes, and one that is let alone, each in a namespace of its own."""
     with ExitStack() as stack:
         made = []
-        for writes in (None, *request.param):
+        for writes in (None, *range(1, WRITES + 1)):
             name = f"e2e-moved-{writes or 'undisturbed'}-{uuid4().hex[:6]}"
             kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             stack.callback(kubectl, "delete", "namespace", name, "--wait=false")
@@ -81,6 +77,7 @@ def lives(
         yield made
 
 
+@pytest.mark.matrix  # tests/operator_simulation, and the kills of test_interruptions.py
 @pytest.mark.alone
 @pytest.mark.timeout(600)  # nine operators start on one machine
 @pytest.mark.usefixtures("alone")

@@ -128,6 +128,7 @@ def test_a_worker_on_a_node_that_is_cut_off_is_fenced_and_writes_no_more(
     stream.wait_until_ready()
 
 
+@pytest.mark.matrix  # the evictions of test_failover_pods.py
 @pytest.mark.alone
 def test_a_drained_node_gives_up_one_worker_of_a_stream_at_a_time(
     streams: CreateStream, nodes: Nodes, release: Environment

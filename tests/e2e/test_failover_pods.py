@@ -73,6 +73,7 @@ def allowed_disruptions(stream: ClusterStream) -> int:
     return int(budget["status"].get("disruptionsAllowed", 0))
 
 
+@pytest.mark.matrix  # tests/unit/operator/decide/test_diagnosis.py
 def test_a_worker_killed_for_its_memory_is_started_again_and_told_of(stream: ClusterStream) -> None:
     stream.wait_until_ready()
     before = Before.of(stream)

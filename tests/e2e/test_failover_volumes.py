@@ -74,7 +74,7 @@ def test_without_its_storage_class_a_stream_goes_on_and_a_new_volume_waits_for_i
     load.judged()
 
 
-@pytest.mark.matrix  # tests/faults/test_disk_full.py, and the storage that grows in test_volumes.py
+@pytest.mark.matrix  # tests/faults/test_disk_full.py
 def test_a_full_volume_is_told_of_and_growing_it_is_all_it_takes(place: Scene) -> None:
     stream = place.stream("full", partitions=2)
     stream.apply()

@@ -65,6 +65,7 @@ def run(place: Scene, commands: str) -> str:
     return done.stdout
 
 
+@pytest.mark.matrix  # the bucket of test_restore.py
 @pytest.mark.timeout(400)
 def test_the_snapshots_in_a_bucket_serve_a_new_cluster_of_the_same_topics(
     release: Environment, place: Scene, bucket: S3Server

@@ -174,6 +174,7 @@ def test_an_id_is_looked_up_and_forgotten_by_the_plugin(
     assert len(routing.clean()) == before + 1
 
 
+@pytest.mark.matrix  # the one that comes back from a snapshot
 def test_a_table_of_fixed_size_survives_its_pods(table: ClusterStream) -> None:
     """With many more slots than ids a collision is rare; what it lets through is a duplicate and never a loss."""
     table.wait_until_ready()

@@ -254,6 +254,7 @@ def test_status_tells_the_age_of_each_partitions_snapshot(
     assert [one["lastSnapshot"] for one in told] == [one.time.isoformat() for one in known]
 
 
+@pytest.mark.matrix  # the one of test_restore.py
 def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
     plugin: Plugin, stream: ClusterStream, copied: str
 ) -> None:
@@ -282,6 +283,7 @@ def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
     assert f"Snapshot {copied}" in row
 
 
+@pytest.mark.matrix  # the one partition of test_restore.py
 def test_all_partitions_of_a_lost_zone_are_restored_by_one_command(
     plugin: Plugin, stream: ClusterStream, copied: str
 ) -> None:

@@ -125,6 +125,7 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(
     assert state_of(upgraded.stream) == upgraded.state
 
 
+@pytest.mark.matrix  # tests/unit/operator/test_scope.py
 def test_an_operator_of_one_namespace_leaves_the_others_alone(
     release: Environment,
     main_release: Release,
@@ -166,6 +167,7 @@ def narrow_values(name: str, namespace: str, given: Values) -> Values:
     }
 
 
+@pytest.mark.matrix  # the uninstall of test_lasting_objects.py
 def test_without_the_release_streams_stay_and_their_workers_run_on(
     upgraded: Upgraded, main_release: Release, kubectl: Kubectl, operators: OperatorPods
 ) -> None:

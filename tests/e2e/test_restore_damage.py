@@ -30,6 +30,7 @@ def stream(
         yield made
 
 
+@pytest.mark.matrix  # tests/faults/test_store_damage.py
 @pytest.mark.parametrize(
     ("checkpoint_too", "way"), [(False, "Checkpoint"), matrix(True, "StoreCorrupt")]
 )

@@ -83,6 +83,7 @@ def test_of_the_snapshots_that_are_left_the_newest_is_taken_and_without_any_the_
     ]
 
 
+@pytest.mark.matrix  # tests/component/worker/snapshots/test_download.py
 def test_a_copy_in_a_bucket_that_vanishes_while_it_is_read_gives_way_to_the_one_before_it(
     streams: dict[str, ClusterStream], bucket: S3Server
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_copy_in_a_bucket_that_vanishes_while_it_is_read_gives_way_to_the_one_
     assert refused.startswith(f"{newer}: ")
 
 
+@pytest.mark.matrix  # the newest that is left
 def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_topic(
     streams: dict[str, ClusterStream],
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_snapshot_of_a_topic_that_was_made_again_since_is_refused(
     assert (restore.source, restore.refused) == (RestoreSource.OUTPUT_TOPIC, [why])
 
 
+@pytest.mark.matrix  # the topic that was made again
 def test_a_snapshot_that_the_output_topic_no_longer_follows_is_refused_and_the_shorter_window_said(
     streams: dict[str, ClusterStream],
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_pod_that_the_api_server_refuses_is_told_of_and_nothing_restarts(
     assert stream.uids("pods") == pods
 
 
+@pytest.mark.matrix  # tests/unit/operator/resources and decide/test_drift.py
 def test_a_sidecar_starts_with_the_worker_and_is_no_drift(
     release: Environment, stream: ClusterStream
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_bad_image_stops_at_the_first_partition_and_is_mended_without_a_hand(
     stream.judged()
 
 
+@pytest.mark.matrix  # the restart of test_plugin.py
 def test_a_restart_and_a_new_kafka_secret_each_replace_the_worker(
     release: Environment, streams: CreateStream, kubectl: Kubectl, namespace: str
 ) -> None:

@@ -27,6 +27,7 @@ def filled(place: Scene, title: str, **kept: object) -> ClusterStream:
     return stream
 
 
+@pytest.mark.matrix  # tests/unit/operator/controller/test_reconcile_snapshots.py
 @pytest.mark.timeout(600)
 def test_keep_leaves_the_newest_of_the_schedule_and_none_that_is_not_ours_goes(
     place: Scene,

@@ -85,6 +85,7 @@ def test_volumes_that_are_not_kept_go_with_their_stream_also_without_an_operator
         wait_until_nothing_is_left(second)
 
 
+@pytest.mark.matrix  # tests/unit/operator/controller/test_reconcile_volumes.py
 def test_storage_grows_where_its_class_lets_it_and_says_why_where_not(
     streams: CreateStream, fixed_size_class: str
 ) -> None:

@@ -188,7 +188,7 @@ def test_a_client_that_stops_fetching_is_replaced(
     assert "nothing of" in failure["error"]
 
 
-@pytest.mark.parametrize("point", [Point.RECORDS_SENT, Point.OFFSETS_SENT])
+@pytest.mark.parametrize("point", [matrix(Point.RECORDS_SENT), Point.OFFSETS_SENT])
 def test_a_broker_that_dies_during_a_commit(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker, point: Point
 ) -> None:

@@ -17,12 +17,12 @@ from dedupe_local.state_dir import StateDir
 from tests.faults.seed import SEED
 from tests.faults.test_growth import MOST_RECORDS, Run, without_keys
 from tests.support.crashes.inner_crashes import FaultWorkers
-from tests.support.layers import matrix
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 
+RUNS = 8
 PARTITIONS = 3
 RATE = 300.0
 
@@ -60,11 +60,9 @@ def traffic(stream: TestStream, *, scattered: bool) -> Iterator[None]:
         yield
 
 
+@pytest.mark.matrix  # the simulation of the change, and workers that nobody stopped
 @pytest.mark.timeout(900)  # the machine is busy with other tests
-@pytest.mark.parametrize("runs", [2, matrix(8)])
-def test_kills_restarts_and_volumes_that_are_lost_or_older(
-    change: Change, runs: int, tmp_path: Path
-) -> None:
+def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_path: Path) -> None:
     with traffic(change.stream, scattered=False):
         with change.fleet() as fleet:
             fleet.wait_ready(120)
@@ -73,7 +71,7 @@ def test_kills_restarts_and_volumes_that_are_lost_or_older(
         before, state = tmp_path / "before", StateDir(change.root).partition(1)
         shutil.copytree(state, before)  # as a snapshot does
         change.add_routers(4)
-        for _ in range(runs):
+        for _ in range(RUNS):
             with change.fleet() as fleet:
                 for _ in range(3):
                     change.watch(fleet, 2 * change.rng.random())

@@ -33,7 +33,7 @@ CreateStream = Callable[..., TestStream]
 
 RECORDS = 3_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
-ABORTED_BATCHES = 30_000
+ABORTED_BATCHES = 10_000
 
 
 def traffic(start: int = 0) -> Sequence[Message]:

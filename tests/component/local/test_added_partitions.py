@@ -112,6 +112,7 @@ def test_what_is_added_waits_until_it_is_accepted_and_no_worker_is_restarted(
     assert len(stream.clean()) == IDS + moved, "a repeat passes in a new partition: as accepted"
 
 
+@pytest.mark.matrix  # what is added to a run
 def test_what_was_added_while_nothing_ran_waits_too_even_if_the_directory_is_lost(
     streams: CreateStream, state: StateDir, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_what_was_added_while_nothing_ran_waits_too_even_if_the_directory_is_los
     assert len(stream.clean()) == IDS
 
 
+@pytest.mark.matrix  # what is added to a run
 def test_a_drain_that_leaves_added_partitions_fails_by_name(
     streams: CreateStream, tmp_path: Path
 ) -> None:

@@ -217,6 +217,7 @@ def test_a_store_that_is_in_use_already_is_refused(
     assert "delete the directory" in run.stderr
 
 
+@pytest.mark.matrix  # tests/faults/test_state_directory.py
 def test_a_directory_of_another_partition_is_refused(streams: CreateStream, tmp_path: Path) -> None:
     stream = streams(partitions=2)
     source = write_csv(tmp_path / "ids.csv", orders(range(10), 2))

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -95,6 +96,7 @@ def test_killed_in_the_middle_indexing_goes_on_where_it_was(
     assert read(servers, topic, [b"17"])[0] == chosen(everything, [b"17"])
 
 
+@pytest.mark.matrix  # the kill in the middle
 def test_stopped_in_the_middle_indexing_does_not_end_with_zero(
     broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
@@ -51,6 +53,7 @@ def test_a_drain_ends_when_all_is_routed_and_deduplicated(
     judge_repartitioned(stream.raws(), stream.clean(), header_id("id")).assert_exactly_once()
 
 
+@pytest.mark.matrix  # tests/component/router
 def test_a_second_run_goes_on_where_the_first_has_ended(
     routed_streams: CreateStream, tmp_path: Path
 ) -> None:

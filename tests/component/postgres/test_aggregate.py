@@ -78,7 +78,7 @@ def stream(streams: CreateStream) -> TestStream:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, matrix({"late": "Drop"}), {"watermark": None}, matrix({"slide": "20m"})],
+    [{}, matrix({"late": "Drop"}), matrix({"watermark": None}), matrix({"slide": "20m"})],
     ids=str,
 )
 def test_the_table_is_the_truth_about_what_is_committed(
@@ -526,6 +526,7 @@ def test_the_command_counts_with_a_password_from_a_file(
     check(database, JOB, truth(stream.clean(), JOB))
 
 
+@pytest.mark.matrix  # those of the page in tests/component/spark/test_cluster.py
 def test_spark_submit_runs_the_same_command(
     stream: TestStream, database: TestDatabase, job_file: Path
 ) -> None:

@@ -16,6 +16,7 @@ from dedupe_pipeline.jobs.aggregate.columns import shape_of
 from dedupe_pipeline.jobs.aggregate.increments import Progress, increments
 from dedupe_pipeline.source import SCHEMA
 from tests.support.checker.record import Record, TimestampType
+from tests.support.layers import matrix
 from tests.support.postgres.aggregate_truth import Account, Key, job, messages, truth
 from tests.support.spark.session import spark
 
@@ -117,8 +118,8 @@ def _merged(how: Callable[[list[int]], int], old: int | None, new: int | None) -
     "changes",
     [
         {},
-        {"late": "Drop"},
-        {"watermark": None},
+        matrix({"late": "Drop"}),
+        matrix({"watermark": None}),
         {"watermark": "0s", "window": "10m"},
         {"slide": "15m"},
     ],

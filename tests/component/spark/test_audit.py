@@ -388,7 +388,7 @@ HOSTILE = list(hostile.hostile(SEED, 600, partitions=PARTITIONS))
     ("id_source", "id_of"),
     [
         matrix({"from": "Key"}, id_sources.key_id),
-        ({"from": "Header", "name": "message-id"}, id_sources.header_id("message-id")),
+        matrix({"from": "Header", "name": "message-id"}, id_sources.header_id("message-id")),
         ({"from": "JsonPath", "path": "$.order.id"}, id_sources.json_id("order", "id")),
         matrix({"from": "Content"}, id_sources.content_id),
     ],

@@ -15,6 +15,7 @@ from dedupe_pipeline.jobs.audit.parallel import read_tasks, shuffling
 from dedupe_pipeline.jobs.audit.positions import in_task, with_positions
 from dedupe_pipeline.source import read_ranges
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.spark.session import spark
 from tests.support.traffic.traffic import order, produce_in_transaction
 
@@ -49,7 +50,7 @@ def by_place(rows: list[Row]) -> Iterator[tuple[int, list[Row]]]:
 BEFORE = {0: 500, 2: 0}
 
 
-@pytest.mark.parametrize("chunk", [1, 4, 1 << 17])
+@pytest.mark.parametrize("chunk", [matrix(1), 4, matrix(1 << 17)])
 def test_chunks_change_nothing(spark: SparkSession, chunk: int) -> None:
     rows = records()
     table = spark.createDataFrame(rows, RECORDS)

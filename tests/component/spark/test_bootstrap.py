@@ -81,7 +81,7 @@ def duplicates(stream: TestStream, workers: Workers) -> int:
     "id_from",
     [
         matrix({"from": "Key"}),
-        {"from": "Header", "name": ID_HEADER},
+        matrix({"from": "Header", "name": ID_HEADER}),
         {"from": "JsonPath", "path": ID_PATH},
         matrix({"from": "Content"}),
     ],
@@ -113,7 +113,7 @@ def test_ids_of_a_topic_are_those_of_the_worker(  # noqa: PLR0917 (pytest passes
     assert len(stream.clean()) == made.without_id
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", matrix("parquet")])
 def test_ids_of_files_are_those_of_the_worker(
     kind: str, spark: SparkSession, streams: CreateStream, workers: Workers, tmp_path: Path
 ) -> None:
@@ -190,6 +190,7 @@ def test_with_a_repartition_ids_of_a_topic_go_where_routers_send_them(
         assert json.loads((output / "bootstrap-of.json").read_text())["repartition"] == by
 
 
+@pytest.mark.matrix  # the ids of a topic
 def test_with_a_repartition_ids_of_files_go_where_routers_send_them(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from dedupe_crds.stop_signals import Interrupted, StopSignals
 from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.land.job import land
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.processes.process_group import process_group
 from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import expected, landed
@@ -106,7 +107,7 @@ def test_a_stop_that_comes_when_all_is_landed_leaves_nothing(
     assert after.left == {}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), matrix(signal.SIGINT, 130)])
 def test_work_that_is_stopped_leaves_a_session_that_answers(
     spark: SparkSession, number: signal.Signals, code: int
 ) -> None:

@@ -329,6 +329,7 @@ def test_fields_are_added_and_neither_removed_nor_changed(
     assert table.rows(spark) == expected(stream.clean())
 
 
+@of_one_format
 def test_a_table_is_partitioned_by_the_day_and_what_else_is_asked_for(
     spark: SparkSession, streams: CreateStream, table: Place
 ) -> None:

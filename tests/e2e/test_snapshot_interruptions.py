@@ -25,9 +25,11 @@ from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
+from tests.support.layers import matrix
 from tests.support.traffic.traffic import order
 
 LANES = 2  # for each provider, side by side
+EACH, EVERY_EIGHTH = 1, 8
 FEWEST_ACTS, MOST_ACTS = 8, 60
 PER_ROUND = 40
 ROUND_SECONDS = 150.0
@@ -36,8 +38,9 @@ SOURCES = {"CSI": RestoreSource.SNAPSHOT, "S3": RestoreSource.CHECKPOINT}
 
 @dataclass
 class Numbers:
-    """After how many acts an operator is to be killed: 1, 2 and so on, until it does not come so far."""
+    """After how many acts an operator is to be killed: 1, 1 + step and so on, until it does not come so far."""
 
+    step: int
     _next: int = 1
     _is_over: bool = False
     _lock: Lock = field(default_factory=Lock)
@@ -47,8 +50,8 @@ class Numbers:
             if self._is_over:
                 return None
             assert self._next <= MOST_ACTS, "it never comes to an end"
-            self._next += 1
-            return self._next - 1
+            self._next += self.step
+            return self._next - self.step
 
     def end(self) -> None:
         with self._lock:
@@ -190,14 +193,14 @@ def absence(
             yield Absence(stream, datetime.now(UTC), stack)
 
 
-@pytest.mark.matrix  # tests/operator_simulation, and the kills of test_interruptions.py
 @pytest.mark.alone
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("step", [EVERY_EIGHTH, matrix(EACH)])
 def test_an_operator_killed_after_any_act_of_a_snapshot_and_a_restore_ends_where_another_does(
-    lanes: list[Lane],
+    lanes: list[Lane], step: int
 ) -> None:
-    numbers = {provider: Numbers() for provider in PROVIDERS}
+    numbers = {provider: Numbers(step) for provider in PROVIDERS}
     with ThreadPoolExecutor(len(lanes)) as side_by_side:
         ran = list(side_by_side.map(lambda lane: lane.run(numbers[lane.provider]), lanes))
 
@@ -210,7 +213,7 @@ def test_an_operator_killed_after_any_act_of_a_snapshot_and_a_restore_ends_where
         }
         killed = [number for number, (_, was_killed) in ends.items() if was_killed]
         print(f"{provider}: killed after each of {len(killed)} acts")
-        assert len(killed) > FEWEST_ACTS
+        assert len(killed) > FEWEST_ACTS // step
         undisturbed = next(end for end, was_killed in ends.values() if not was_killed)
         assert undisturbed["restore"] == (SOURCES[provider], True, [])
         assert {number: end for number, (end, _) in ends.items() if end != undisturbed} == {}

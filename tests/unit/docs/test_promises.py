@@ -1,5 +1,6 @@
 """Each promise of the pages is proved by tests that there are, on the simulation and on real parts."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -13,6 +14,35 @@ def rows(page: str) -> list[list[str]]:
     """The cells of each row of a page's table of promises."""
     table = (ROOT / page).read_text().split("| promise |")[1].split("\n\n")[0]
     return [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+
+
+def only_in_the_matrix(path: Path) -> bool:
+    """Check if all tests of a file have the marker `matrix`."""
+    module = ast.parse(path.read_text()).body
+    marked = any(
+        isinstance(each, ast.Assign)
+        and ast.unparse(each.targets[0]) == "pytestmark"
+        and "pytest.mark.matrix" in ast.unparse(each.value)
+        for each in module
+    )
+    tests = [
+        each
+        for each in module
+        if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
+    ]
+    return marked or all(
+        any(ast.unparse(decorator) == "pytest.mark.matrix" for decorator in test.decorator_list)
+        for test in tests
+    )
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guarantees.md"])
+def test_a_proof_that_only_the_matrix_runs_is_named_so_and_is_never_the_only_one(page: str) -> None:
+    for row in rows(page):
+        proofs = re.findall(r"\]\((?:\.\./)?(tests/[\w/]+\.py)\)( \(matrix\))?", row[-1])
+        for proof, named in proofs:
+            assert only_in_the_matrix(ROOT / proof) == bool(named), proof
+        assert not all(named for _, named in proofs), row
 
 
 @pytest.mark.parametrize(("page", "promises"), [("README.md", 8), ("docs/guarantees.md", 13)])

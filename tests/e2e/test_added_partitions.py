@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from dedupe_crds.status.stream import ConditionStatus
 from tests.e2e.support.scene import Scene
 from tests.faults.seed import SEED
@@ -12,6 +14,7 @@ COUNT = 500
 NOTICED_SECONDS = 10.0
 
 
+@pytest.mark.matrix  # tests/component/local/test_added_partitions.py
 def test_added_partitions_wait_until_they_are_accepted(place: Scene) -> None:
     stream = place.stream("growing", partitions=BEFORE)
     stream.apply()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from dedupe_crds.status.stream import PartitionPhase
@@ -22,6 +23,7 @@ def messages(first: int, last: int) -> list[Message]:
     return [Message(number % 2, f"id-{number}".encode(), b"v") for number in range(first, last)]
 
 
+@pytest.mark.matrix  # tests/component/local/test_bootstrap.py
 def test_what_was_delivered_before_is_not_passed_on_again(
     streams: CreateStream, kubectl: Kubectl, topics: Callable[..., str]
 ) -> None:

@@ -146,6 +146,7 @@ def without_hashes(uids: dict[str, str]) -> set[str]:
     return {re.sub("-[0-9a-f]{10}$", "", name) for name in uids}
 
 
+@pytest.mark.matrix  # tests/unit/operator/controller/test_reconciler.py
 def test_a_paused_stream_is_left_as_it_is_until_it_goes_on(streams: CreateStream) -> None:
     stream = streams()
     stream.apply()

@@ -174,7 +174,7 @@ def test_an_id_is_looked_up_and_forgotten_by_the_plugin(
     assert len(routing.clean()) == before + 1
 
 
-@pytest.mark.matrix  # the one that comes back from a snapshot
+@pytest.mark.matrix  # tests/faults/test_inverse_bloom.py
 def test_a_table_of_fixed_size_survives_its_pods(table: ClusterStream) -> None:
     """With many more slots than ids a collision is rare; what it lets through is a duplicate and never a loss."""
     table.wait_until_ready()
@@ -187,6 +187,7 @@ def test_a_table_of_fixed_size_survives_its_pods(table: ClusterStream) -> None:
     judged_table(table)
 
 
+@pytest.mark.matrix  # tests/faults/test_inverse_bloom.py
 def test_a_table_of_fixed_size_comes_back_from_a_snapshot(table: ClusterStream) -> None:
     table.wait_until_ready()
     first = f"{table.name}-first"
@@ -209,6 +210,7 @@ def test_a_table_of_another_size_takes_the_place_of_the_one_there_was(table: Clu
     judged_table(table)
 
 
+@pytest.mark.matrix  # tests/faults/test_at_least_once.py
 def test_without_transactions_nothing_is_lost(acknowledged: ClusterStream) -> None:
     acknowledged.wait_until_ready()
     acknowledged.send(retries(SEED, MESSAGES, partitions=PARTITIONS))

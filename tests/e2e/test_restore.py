@@ -84,6 +84,7 @@ def test_a_partition_is_restored_by_hand_on_a_new_volume_and_its_old_one_is_kept
     assert stream.kubectl.find(CLAIMS, old) is not None
 
 
+@pytest.mark.matrix  # tests/unit/operator/controller/test_reconcile_restore.py
 def test_a_restore_by_hand_from_what_is_not_the_partitions_is_refused_with_the_reason(
     copied: dict[str, ClusterStream],
 ) -> None:

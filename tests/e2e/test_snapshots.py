@@ -190,6 +190,7 @@ def test_a_name_that_somebody_else_took_fails_the_snapshot_and_their_copy_stays(
     assert uid_of(stream, f"{name}-0") == theirs
 
 
+@pytest.mark.matrix  # tests/component/worker/snapshots
 def test_the_second_copy_in_a_bucket_uploads_what_is_new_and_a_deleted_one_leaves_nothing_behind(
     streams: dict[str, ClusterStream], bucket: S3Server
 ) -> None:

@@ -128,7 +128,7 @@ class Run:
 
 
 @pytest.mark.timeout(900)  # the machine is busy with other tests
-@pytest.mark.parametrize("runs", [3, matrix(10)])
+@pytest.mark.parametrize("runs", [2, matrix(10)])
 def test_kills_restarts_and_lost_volumes(stream: RoutedStream, tmp_path: Path, runs: int) -> None:
     """Each run is killed while it grows; between two runs the volume of a partition is lost."""
     run = Run(stream, tmp_path / "state", random.Random(SEED))

@@ -24,11 +24,16 @@ MOST_SECOND_ATTEMPTS: Final = 2
 REPORTS: Final = "TEST_REPORTS"
 STAGES: Final = "stages.txt"
 NOT_RUN: Final = "not-run.txt"
-# Their Java processes load all cores, so the tests on Kubernetes, whose deadlines run on the clock, should have ended.
+# Spark's Java processes, brokers that start again and many workers at once load all cores, so the tests on Kubernetes
+# should have ended: deadlines of both run on the clock.
 _HEAVY: Final = (
     "tests/component/postgres",
     "tests/component/spark",
     "tests/faults/test_aggregate.py",
+    "tests/faults/test_broker.py",
+    "tests/faults/test_change_in_place.py",
+    "tests/faults/test_growth.py",
+    "tests/faults/test_routers_broker.py",
 )
 _WAITING: Final = ("tests/component", "tests/faults")
 _FOLDER_DEPTH: Final = 3

@@ -254,11 +254,14 @@ def test_routers_bring_scattered_duplicates_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--repartition",), "--repartition is for --scattered"),
+        matrix(("--repartition",), "--repartition is for --scattered"),
         (("--scattered", "--filter", "AA"), "choose one of these options"),
-        (("--scattered", "--partitions", "1"), "set --duplicates above 0 and --partitions above 1"),
+        matrix(
+            ("--scattered", "--partitions", "1"),
+            "set --duplicates above 0 and --partitions above 1",
+        ),
         (("--filter", "ZZ"), "carrier ZZ: choose one of 9E, AA, "),
-        (("--postgres", "postgresql://127.0.0.1:1/none"), "Correct the URL, or leave it out"),
+        matrix(("--postgres", "postgresql://127.0.0.1:1/none"), "Correct the URL, or leave it out"),
         (("--postgres", "postgresql://me:secret@127.0.0.1/none"), "PGPASSFILE"),
     ],
 )

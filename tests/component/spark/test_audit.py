@@ -258,6 +258,7 @@ def partitions_of_ids(messages: Sequence[Message]) -> dict[bytes, set[int]]:
     return found
 
 
+@pytest.mark.matrix  # the observed stream of test_audit_partitions.py
 def test_copies_in_several_partitions_of_an_observed_stream_are_counted_and_no_defect(
     spark: SparkSession, streams: CreateStream
 ) -> None:

@@ -346,6 +346,7 @@ def test_told_ids_are_those_of_the_records(
     ]
 
 
+@pytest.mark.matrix  # the table of test_audit_bounds.py
 def test_a_table_forgets_as_many_as_its_size_says_and_no_more() -> None:
     assert most_forgotten(0.001) == 2
     assert 1_000 < most_forgotten(1_000) < 1_200
@@ -398,7 +399,7 @@ ORIGINS = {
     ("origins", "facts"),
     [
         (ORIGINS, lambda _: Facts(max_age_ms=28 * DAY)),
-        (FORGOTTEN, lambda _: Facts(slots=1024)),
+        matrix(FORGOTTEN, lambda _: Facts(slots=1024)),
         (TOLD, told),
     ],
     ids=["deleted and window", "table", "told"],

@@ -201,6 +201,7 @@ def test_what_spans_two_audits_is_found_by_the_second(
     assert judged(spark, stream, directory).outcome is Outcome.NOTHING_JUDGED
 
 
+@pytest.mark.matrix  # what spans two audits
 @pytest.mark.timeout(1800)  # several audits, on a busy machine
 def test_what_is_remembered_ages_out_and_a_late_repeat_is_not_lost(
     spark: SparkSession, streams: CreateStream, tmp_path: Path

@@ -142,7 +142,8 @@ def test_executors_import_our_code_from_the_archive_and_from_nowhere_else(
 # -- land ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["delta", matrix("iceberg")])
+@pytest.mark.matrix  # the parts on executors' disks in test_land.py
+@pytest.mark.parametrize("table", ["delta", "iceberg"])
 def test_land_refuses_a_table_that_executors_do_not_share(
     cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path, table: str
 ) -> None:

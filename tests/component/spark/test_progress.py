@@ -60,6 +60,7 @@ def land_options(output: Path) -> list[str]:
     return [f"--output={output}", f"--max-offsets-per-trigger={MESSAGES // 3}"]
 
 
+@pytest.mark.matrix  # the stream that serves its metrics
 @pytest.mark.timeout(900)  # a Spark session
 def test_a_landing_tells_each_batch(streams: CreateStream, tmp_path: Path) -> None:
     stream = streams(partitions=2)

@@ -44,6 +44,7 @@ def raw(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.matrix  # tests/component/worker/test_routed.py
 def test_duplicates_that_name_the_first_of_their_key_are_right(
     spark: SparkSession, raw: DataFrame
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_drained_fleet_has_passed_every_message_exactly_once(
     assert not any(view.restarts for view in views)
 
 
+@pytest.mark.matrix  # the worker killed in test_demo.py
 def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
     streams: CreateStream, state: StateDir
 ) -> None:

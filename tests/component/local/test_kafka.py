@@ -52,6 +52,7 @@ def test_a_port_that_is_taken_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert not broker.running
 
 
+@pytest.mark.matrix  # the port that is taken
 def test_a_port_that_another_kafka_has_is_not_taken_for_ones_own(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ import yaml
 from tests.support.checker.checker import judge
 from tests.support.checker.history import read_topic
 from tests.support.checker.id_sources import key_id
+from tests.support.layers import matrix
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import produce, retries
@@ -100,7 +101,7 @@ def test_workers_do_not_outlive_a_run_that_is_killed(streams: CreateStream, tmp_
         assert psutil.wait_procs(workers, timeout=60)[1] == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), matrix(signal.SIGINT, 130)])
 def test_a_drain_that_is_stopped_early_ends_with_the_code_of_the_signal(
     streams: CreateStream, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

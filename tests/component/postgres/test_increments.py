@@ -120,7 +120,7 @@ def _merged(how: Callable[[list[int]], int], old: int | None, new: int | None) -
         {},
         matrix({"late": "Drop"}),
         matrix({"watermark": None}),
-        {"watermark": "0s", "window": "10m"},
+        matrix({"watermark": "0s", "window": "10m"}),
         {"slide": "15m"},
     ],
     ids=str,

@@ -98,6 +98,7 @@ def test_deleted_input_excuses_its_output_and_nothing_else(
     assert counts(judged(spark, stream, since(100))) == {"before_input": 10, **defects}
 
 
+@pytest.mark.matrix  # the deleted input
 def test_deleted_output_excuses_its_input_and_nothing_else(
     spark: SparkSession, streams: CreateStream
 ) -> None:

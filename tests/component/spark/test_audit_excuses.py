@@ -268,6 +268,7 @@ def test_each_excuse_counts_and_its_twin_is_a_defect(
         assert raw == row["raw_records"], each
 
 
+@pytest.mark.matrix  # the age of a window
 def test_the_size_of_a_window_excuses_what_comes_after_so_many_others(spark: SparkSession) -> None:
     case = Case(
         raw="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
@@ -305,6 +306,7 @@ def told(spark: SparkSession) -> Facts:
     )
 
 
+@pytest.mark.matrix  # the told ids with a repartition
 def test_only_the_ids_that_are_told_are_excused(spark: SparkSession) -> None:
     verdict, _ = found(spark, list(TOLD.values()), told(spark))
 

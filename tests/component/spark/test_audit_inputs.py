@@ -124,6 +124,7 @@ CLEAN = [
 ]
 
 
+@pytest.mark.matrix  # one that is missing and one that comes twice
 def test_unkeyed_copies_in_two_inputs_are_one_message_each(
     spark: SparkSession, scene: Callable[..., Scene]
 ) -> None:

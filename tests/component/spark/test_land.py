@@ -394,6 +394,7 @@ def test_a_topic_that_is_created_again_during_a_run_is_refused(
     assert found <= of_first
 
 
+@pytest.mark.matrix  # the one during a run
 def test_a_topic_that_is_created_again_between_two_batches_lands_nothing(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:

@@ -284,6 +284,7 @@ def test_a_topic_that_is_created_again_is_refused(
     assert table.rows(spark) == of_first
 
 
+@pytest.mark.matrix  # those of test_land.py
 @of_one_format
 def test_records_of_added_partitions_land_once(
     spark: SparkSession, streams: CreateStream, table: Place

@@ -26,6 +26,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         yield running
 
 
+@pytest.mark.matrix  # test_broker.py, and the simulation of routers
 @pytest.mark.timeout(600)
 def test_a_broker_that_is_killed_costs_no_record_and_brings_none_twice(
     routed_streams: CreateStream, routers: Routers, broker: EmbeddedBroker

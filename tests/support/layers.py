@@ -33,7 +33,6 @@ _HEAVY: Final = (
     "tests/faults/test_broker.py",
     "tests/faults/test_change_in_place.py",
     "tests/faults/test_growth.py",
-    "tests/faults/test_routers_broker.py",
 )
 _WAITING: Final = ("tests/component", "tests/faults")
 _FOLDER_DEPTH: Final = 3

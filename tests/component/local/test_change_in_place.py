@@ -92,6 +92,7 @@ def test_a_stream_gets_routers_under_traffic(streams: CreateStream, tmp_path: Pa
     assert {record.partition for record in stream.clean()} == {0, 1, 2, 3, 4}
 
 
+@pytest.mark.matrix  # tests/faults/test_change_in_place.py
 @pytest.mark.timeout(600)
 def test_a_run_takes_its_stream_behind_routers_and_grows_it_without_a_restart(
     streams: CreateStream, tmp_path: Path

@@ -133,6 +133,7 @@ def test_a_stop_during_the_start_is_the_end_of_a_run_but_not_of_a_drain(
         assert ("before the input was drained: the run was starting" in said()) == bool(options)
 
 
+@pytest.mark.matrix  # the broker that was killed in test_kafka.py
 @pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_an_embedded_broker_keeps_its_topics(tmp_path: Path) -> None:
     manifest = stream_manifest(tmp_path, "kafka:9092", "orders", "orders-clean").manifest

@@ -17,7 +17,6 @@ from dedupe_pipeline.jobs.audit.excuses import EXCUSES
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
-from tests.support.layers import matrix
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import START_MS, order, produce_in_transaction
@@ -73,10 +72,11 @@ def since(hour: int) -> Bounds:
     return Bounds(since=datetime.fromtimestamp((START_MS + hour * HOUR) / 1000, UTC))
 
 
+@pytest.mark.matrix  # the deleted output
 @pytest.mark.parametrize(
     ("clean", "defects"),
     [
-        matrix(CLEAN, {}),
+        (CLEAN, {}),
         (
             [*without(15), at(40, hour=1), REPEATS[1]],
             {"lost": 1, "foreign": 1, "duplicated": 1},
@@ -98,7 +98,6 @@ def test_deleted_input_excuses_its_output_and_nothing_else(
     assert counts(judged(spark, stream, since(100))) == {"before_input": 10, **defects}
 
 
-@pytest.mark.matrix  # the deleted input
 def test_deleted_output_excuses_its_input_and_nothing_else(
     spark: SparkSession, streams: CreateStream
 ) -> None:

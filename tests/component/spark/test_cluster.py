@@ -121,6 +121,7 @@ def expected(records: Sequence[Record]) -> Counter[tuple[object, ...]]:
 # -- the archive ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix  # the commands of the page
 def test_executors_import_our_code_from_the_archive_and_from_nowhere_else(
     cluster: SparkCluster, archive: Path
 ) -> None:
@@ -304,6 +305,7 @@ def test_bootstrap_refuses_an_output_that_executors_do_not_share(
 # -- the data source -----------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix  # the commands of the page
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [matrix("batch", 7), ("stream", None), matrix("batch", None), matrix("stream", 7)],

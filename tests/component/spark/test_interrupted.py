@@ -57,6 +57,7 @@ def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
     return process.wait(DEADLINE_SECONDS)
 
 
+@pytest.mark.matrix  # the audit that is stopped
 @pytest.mark.timeout(900)  # two Spark sessions in sequence
 def test_a_landing_that_is_stopped_early_ends_with_the_code_of_the_signal(
     spark: SparkSession, streams: CreateStream, tmp_path: Path

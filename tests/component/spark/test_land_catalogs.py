@@ -74,6 +74,7 @@ def rows_in(database: TestDatabase, properties: Mapping[str, str] | None = None)
     return of_metadata(str(location), properties)
 
 
+@pytest.mark.matrix  # test_land_table.py
 @pytest.mark.timeout(900)  # a Spark session
 def test_a_catalog_in_a_database_has_each_record_once(
     streams: CreateStream, database: TestDatabase, tmp_path: Path

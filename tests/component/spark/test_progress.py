@@ -141,6 +141,7 @@ def test_a_port_that_is_taken_is_refused_before_spark_starts(
     assert f"--metrics-port: 127.0.0.1:{port} cannot be used: " in done.stderr
 
 
+@pytest.mark.matrix  # the audit that is stopped in test_interrupted.py
 @pytest.mark.timeout(900)  # a Spark session
 def test_an_audit_on_a_terminal_has_a_bar_and_ends_with_ctrl_c(
     streams: CreateStream, tmp_path: Path

@@ -14,7 +14,6 @@ from tests.e2e.support.snapshots import Snapshots
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of, damage_store, digests, swap_volumes, volume_of
 from tests.faults.seed import SEED
-from tests.support.layers import matrix
 
 PARTITIONS = 2
 
@@ -31,9 +30,7 @@ def stream(
 
 
 @pytest.mark.matrix  # tests/faults/test_store_damage.py
-@pytest.mark.parametrize(
-    ("checkpoint_too", "way"), [(False, "Checkpoint"), matrix(True, "StoreCorrupt")]
-)
+@pytest.mark.parametrize(("checkpoint_too", "way"), [(False, "Checkpoint"), (True, "StoreCorrupt")])
 def test_a_store_damaged_on_its_volume_is_got_over_by_its_worker(
     stream: ClusterStream, *, checkpoint_too: bool, way: str
 ) -> None:

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import falcon
 import pytest
 from falcon import testing
 from prometheus_client.parser import text_string_to_metric_families
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import (
     CheckpointStatus,
@@ -26,7 +26,7 @@ from dedupe_crds.status.worker import (
 )
 from dedupe_httpd import probes
 from dedupe_worker.admin import http_api
-from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.admin.commands import Command, CommandQueue
 from dedupe_worker.admin.http_api import make_app, make_probe_app, read_token
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
@@ -310,11 +310,25 @@ def test_what_names_no_ids_is_refused(client: testing.TestClient, desk: Desk, bo
     assert desk.forgotten == []
 
 
+class AnnouncedQueue(CommandQueue):
+    """Commands of which a test sees that the first one is in the queue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submitted = Event()
+
+    def submit(self, command: Command) -> "Future[Any]":
+        """Queue a command, and say so."""
+        result = super().submit(command)
+        self.submitted.set()
+        return result
+
+
 def test_admin_calls_that_wait_leave_threads_for_reading(
     worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "_ADMIN_CALLS", 1)
-    commands = CommandQueue()
+    commands = AnnouncedQueue()
     client = client_of(worker_state, commands, TOKEN)
 
     def ask() -> int:
@@ -322,11 +336,8 @@ def test_admin_calls_that_wait_leave_threads_for_reading(
 
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(ask)
-        deadline = Deadline(10)
-        while (
-            busy := client.simulate_post("/reconcile", json={}, headers=AUTHORIZED)
-        ).status_code == 400:
-            assert deadline.pause(0.01), "the first call does not wait"
+        assert commands.submitted.wait(10), "the first call does not wait"
+        busy = client.simulate_post("/reconcile", json={}, headers=AUTHORIZED)
         assert (busy.status, busy.json["title"]) == (falcon.HTTP_503, "Busy")
         assert client.simulate_get("/status").status == falcon.HTTP_200
         commands.run_waiting(Desk())

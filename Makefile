@@ -72,6 +72,10 @@ demo: setup check-java ## Deduplicate real records, kill a worker in the middle,
 test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 \
 	-XX:ReservedCodeCacheSize=240m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote
 
+# Tests start thousands of Python processes. Without the byte code of an earlier one, each compiles all that it imports, which
+# is half of a worker's start. An empty value is none.
+test pytest test-e2e test-matrix native-test unit simulate mutants: export PYTHONDONTWRITEBYTECODE :=
+
 # Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.
 check: setup ## Run lint, the unit tests and a minute of simulation
 	@$(MAKE) --no-print-directory --jobs 2 lint unit

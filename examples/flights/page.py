@@ -6,7 +6,7 @@ from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
 from dedupe_pipeline.jobs.audit.report import quantiles
-from dedupe_pipeline.pages.plots import templates
+from dedupe_pipeline.pages.templates import templates
 from examples.flights import plots
 from examples.flights.outcome import Outcome
 from examples.flights.summary import figures, tables, verdict

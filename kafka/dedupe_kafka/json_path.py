@@ -6,10 +6,7 @@ The ids and the chunk filters use it. A singular path selects at most one node.
 import json
 from collections.abc import Sequence
 
-import jsonpath
 import orjson
-from jsonpath import JSONPath
-from jsonpath.selectors import IndexSelector, NameSelector
 
 from dedupe_kafka.errors import InvalidConfig
 
@@ -60,13 +57,17 @@ class SingularPath:
 
 
 def _singular_steps(path: str, field: str) -> Sequence[str | int]:
+    # A tenth of a worker's start, which the streams without a path do not need.
+    import jsonpath  # noqa: PLC0415
+    from jsonpath.selectors import IndexSelector, NameSelector  # noqa: PLC0415
+
     try:
         query = jsonpath.compile(path, strict=True)
     except jsonpath.JSONPathError as error:
         raise InvalidConfig(
             f"{field}: {path!r} is not a JSONPath: {error.args[0]}; use {_ALLOWED}"
         ) from error
-    if not isinstance(query, JSONPath) or not query.singular_query() or not query.segments:
+    if not isinstance(query, jsonpath.JSONPath) or not query.singular_query() or not query.segments:
         raise InvalidConfig(f"{field}: {path!r} may select more than one value; use {_ALLOWED}")
     steps: list[str | int] = []
     for segment in query.segments:

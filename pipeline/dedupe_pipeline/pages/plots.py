@@ -1,4 +1,4 @@
-"""Plots as SVG text, and the Jinja environment of pages that contain them.
+"""Plots as SVG text, for the pages of `templates`.
 
 The audit's report and the examples use it. A plot is drawn in placeholder colours, which are then replaced by the CSS
 variables of `page.css`, so that one picture serves the light and the dark page.
@@ -11,7 +11,6 @@ from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
-from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -41,16 +40,6 @@ _STYLE: Any = {  # its own annotation spells out all 300 names
     "ytick.color": INK,
     "ytick.left": False,
 }
-
-
-def templates(loader: BaseLoader) -> Environment:
-    """Return a Jinja environment with `loader`'s templates, which include `page.css`."""
-    return Environment(
-        loader=ChoiceLoader([loader, PackageLoader("dedupe_pipeline.pages", ".")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=False,
-    )
 
 
 @contextmanager

@@ -79,3 +79,21 @@ def test_no_variable_of_the_environment_asks_for_the_version(script: str) -> Non
         done = CliRunner(env={name: "1"}).invoke(command_of(script), [])
         assert done.exit_code == 2, done.output
         assert "Missing option" in done.output
+
+
+@pytest.mark.parametrize(
+    ("module", "slow"),
+    [
+        ("dedupe_worker.cli", {"boto3", "jsonpath", "regex"}),
+        ("dedupe_local.cli", {"boto3", "jsonpath", "pyspark", "regex"}),
+        ("dedupe_pipeline.cli", {"jsonpath", "matplotlib", "pandas"}),
+    ],
+)
+def test_a_start_does_not_import_what_few_uses_need(module: str, slow: set[str]) -> None:
+    script = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.split())
+    assert module in modules
+    assert slow & modules == set()

@@ -6,9 +6,7 @@ because only the agreement of independent implementations is evidence.
 
 from collections.abc import Callable, Sequence
 
-import jsonpath
 import pyarrow as pa
-from jsonpath.selectors import IndexSelector, NameSelector
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
@@ -112,6 +110,10 @@ def _json_column(path: str) -> Column:
 
 
 def _steps(path: str) -> list[str | int]:
+    # Slow to import, and most streams have no path.
+    import jsonpath  # noqa: PLC0415
+    from jsonpath.selectors import IndexSelector, NameSelector  # noqa: PLC0415
+
     try:
         query = jsonpath.compile(path, strict=True)
     except jsonpath.JSONPathError as error:

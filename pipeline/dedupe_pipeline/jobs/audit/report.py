@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from dedupe_crds.spec.topics import Mode
-from dedupe_pipeline.jobs.audit import plots
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
     Defect,
@@ -22,7 +21,7 @@ from dedupe_pipeline.jobs.audit.result import (
     PartitionAudit,
 )
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
-from dedupe_pipeline.pages.plots import templates
+from dedupe_pipeline.pages.templates import templates
 
 _WITHOUT_DEFECTS = {
     Mode.ENFORCE: "each message exactly once",
@@ -131,6 +130,9 @@ def quantiles(spread: Distribution) -> str:
 
 
 def _pictures(result: AuditResult) -> list[tuple[str, str, str]]:
+    # Matplotlib is a quarter of what the command imports, and only a page needs it.
+    from dedupe_pipeline.jobs.audit import plots  # noqa: PLC0415
+
     pictures = []
     if result.timeline:
         by_time = "By the timestamps of the records (UTC)."

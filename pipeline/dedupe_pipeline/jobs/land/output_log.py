@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
-from pyarrow import dataset
 
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_pipeline.errors import LandingRefused
@@ -221,6 +220,9 @@ def _check_unrecorded(output: Path, staging: Path, batch: int) -> None:
 
 def _places(directory: Path) -> pa.Table:
     """Return partition and offset of each record, in order."""
+    # It imports pandas, which takes longer than all else of the command.
+    from pyarrow import dataset  # noqa: PLC0415
+
     table = dataset.dataset(directory, format="parquet").to_table(["partition", "offset"])
     return table.sort_by([("partition", "ascending"), ("offset", "ascending")])
 

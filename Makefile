@@ -153,7 +153,7 @@ native-test: native check-java ## Test the native path: its own tests, and the w
 	cargo clippy --quiet --locked --all-targets --manifest-path native/Cargo.toml -- -D warnings
 	cargo test --quiet --locked --lib --manifest-path native/Cargo.toml
 	$(BIN)/pytest tests/native
-	DEDUPE_EXPERIMENTAL_NATIVE=1 $(BIN)/pytest -m 'matrix or not matrix' $(NATIVE_STEPS)
+	DEDUPE_EXPERIMENTAL_NATIVE=1 $(BIN)/pytest -n $(JOBS) -m 'matrix or not matrix' $(NATIVE_STEPS)
 
 # One after another: most of them need the cluster alone, and those of the matrix that do not are few.
 matrix-e2e:

@@ -73,7 +73,7 @@ test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:Tie
 	-XX:ReservedCodeCacheSize=240m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote
 
 # Tests start thousands of Python processes. Without the byte code of an earlier one, each compiles all that it imports, which
-# is half of a worker's start. An empty value is none.
+# is a third of a worker's start. An empty value is none.
 test pytest test-e2e test-matrix native-test unit simulate mutants: export PYTHONDONTWRITEBYTECODE :=
 
 # Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.

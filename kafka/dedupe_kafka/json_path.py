@@ -57,7 +57,7 @@ class SingularPath:
 
 
 def _singular_steps(path: str, field: str) -> Sequence[str | int]:
-    # A tenth of a worker's start, which the streams without a path do not need.
+    # 0.1 s of a worker's start, which the streams without a path do not need.
     import jsonpath  # noqa: PLC0415
     from jsonpath.selectors import IndexSelector, NameSelector  # noqa: PLC0415
 

@@ -4,6 +4,7 @@ import sys
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Unpack
 
@@ -24,6 +25,7 @@ from dedupe_pipeline.cli_options import (
     resolve_target,
 )
 from dedupe_pipeline.cli_table import landed_table, warehouse_option
+from dedupe_pipeline.errors import RequestRefused
 from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.audit import Outcome, audit
 from dedupe_pipeline.jobs.audit.bounds import Bounds
@@ -120,6 +122,8 @@ def audit_command(
     """
     with errors_reported(), StopSignals() as signals:
         check_writable(html, json_file)
+        if html:
+            _check_drawable()
         table = landed_table(landed, warehouse)
         bounds = audit_bounds(since, last, offsets)
         target = resolve_target(namespace, **common)
@@ -154,6 +158,14 @@ def audit_command(
             if memory:
                 memory.publish()
     sys.exit(_STATUS[result.outcome])
+
+
+def _check_drawable() -> None:
+    """Refuse a page whose plots could not be drawn after the work is done."""
+    try:
+        import_module("dedupe_pipeline.jobs.audit.plots")
+    except ImportError as error:
+        raise RequestRefused(f"--html: {error}; install dedupestream[pipeline]") from error
 
 
 def _write(result: AuditResult, html: Path | None, json_file: Path | None) -> None:

@@ -1,5 +1,6 @@
 """What a user can mend ends the commands with a message, and never with the code of defects."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,21 @@ def test_a_file_that_cannot_be_used_is_named_before_the_work(
         assert missing.exit_code == 2, missing.output
         assert str(tmp_path / "no") in missing.output
         assert told in missing.output
+
+
+def test_a_page_that_cannot_be_drawn_is_refused_before_the_work(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "dedupe_pipeline.jobs.audit.plots", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    later = ("--kafka-properties", properties(tmp_path, b"sasl.username"))
+
+    done = audited(manifest, "--html", tmp_path / "a.html", *later)
+
+    assert done.exit_code == 2, done.output
+    assert "--html: import of matplotlib.axes halted" in done.output
+    assert "install dedupestream[pipeline]" in done.output
+    assert "form key=value" in audited(manifest, *later).output
 
 
 def test_a_manifest_in_another_namespace_is_refused(manifest: Path) -> None:

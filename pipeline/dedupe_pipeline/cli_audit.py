@@ -165,7 +165,8 @@ def _check_drawable() -> None:
     try:
         import_module("dedupe_pipeline.jobs.audit.plots")
     except ImportError as error:
-        raise RequestRefused(f"--html: {error}; install dedupestream[pipeline]") from error
+        hint = "install this project with its extra 'pipeline'"
+        raise RequestRefused(f"--html: {error}; {hint}") from error
 
 
 def _write(result: AuditResult, html: Path | None, json_file: Path | None) -> None:

@@ -83,7 +83,7 @@ def test_a_page_that_cannot_be_drawn_is_refused_before_the_work(
 
     assert done.exit_code == 2, done.output
     assert "--html: import of matplotlib.axes halted" in done.output
-    assert "install dedupestream[pipeline]" in done.output
+    assert "install this project with its extra 'pipeline'" in done.output
     assert "form key=value" in audited(manifest, *later).output
 
 

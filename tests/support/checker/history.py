@@ -111,7 +111,9 @@ def read_partition(
 
 def partitions_of(bootstrap_servers: str, topic: str) -> list[int]:
     """Return the topic's partitions. Raises KafkaException if it does not exist."""
-    found = _admin(bootstrap_servers).list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+    found = (
+        admin_client(bootstrap_servers).list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+    )
     if found.error is not None:
         raise KafkaException(found.error)
     return sorted(found.partitions)
@@ -166,7 +168,7 @@ def _end_offsets(
         partitions = partitions_of(bootstrap_servers, topic)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library's own gap
     asked = {TopicPartition(topic, partition): latest for partition in partitions}
-    admin = _admin(bootstrap_servers)
+    admin = admin_client(bootstrap_servers)
     answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_SECONDS)
     return {
         where.partition: answer.result(_REQUEST_SECONDS).offset for where, answer in answers.items()
@@ -215,9 +217,13 @@ def committed_offsets(
 
 
 @lru_cache(maxsize=4)
-def _admin(bootstrap_servers: str) -> AdminClient:
-    # Cached: an answer never arrives once its client is gone, and a new client needs time to connect.
-    return AdminClient({"bootstrap.servers": bootstrap_servers})
+def admin_client(bootstrap_servers: str) -> AdminClient:
+    """Return the admin client of a broker, which is kept for later calls.
+
+    An answer never arrives once its client is gone, and a new client needs time to connect.
+    """
+    # It outlives its broker, and would log each second that it cannot connect.
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
 def as_record(message: Message) -> Record:

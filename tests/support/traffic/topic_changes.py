@@ -1,7 +1,6 @@
 """Change topics and groups under a worker, as administrators and retention do."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -11,6 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
     NewTopic,
 )
 
+from tests.support.checker.history import admin_client
 from tests.support.fixtures import HOLDS_ANYTHING
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
@@ -71,10 +71,4 @@ def _wait_for_all(answers: Iterable[Any]) -> None:
 
 
 def _admin(stream: TestStream) -> AdminClient:
-    return _client(stream.bootstrap_servers)
-
-
-@lru_cache(maxsize=1)
-def _client(bootstrap_servers: str) -> AdminClient:
-    # Cached: an answer never arrives once its client is gone.
-    return AdminClient({"bootstrap.servers": bootstrap_servers})
+    return admin_client(stream.bootstrap_servers)

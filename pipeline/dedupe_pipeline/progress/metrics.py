@@ -78,8 +78,8 @@ class JobMetrics:
         return gauge.labels(**self._values)
 
 
-def serve_metrics(metrics: JobMetrics, host: str, port: int) -> int:
-    """Serve the metrics until the process ends; return the port.
+def serve_metrics(metrics: JobMetrics, host: str, port: int) -> BoundedServer:
+    """Serve the metrics until the process ends.
 
     Port 0 takes a free one.
 
@@ -90,4 +90,4 @@ def serve_metrics(metrics: JobMetrics, host: str, port: int) -> int:
     except InvalidConfig as error:
         raise RequestRefused(f"--metrics-port: {error}") from error
     Thread(target=server.run, name="metrics", daemon=True).start()
-    return int(server.effective_port)
+    return server

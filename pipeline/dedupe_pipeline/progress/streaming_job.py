@@ -65,8 +65,9 @@ class StreamingJob:
         """
         metrics = JobMetrics(command=self._name, stream=self._stream, target=self._target)
         if port is not None:
-            found = serve_metrics(metrics, host, port)
-            self._report.line("metrics", f"metrics: http://{host}:{found}/metrics", port=found)
+            server = serve_metrics(metrics, host, port)
+            taken = int(server.effective_port)
+            self._report.line("metrics", f"metrics: http://{server.address}/metrics", port=taken)
         return metrics
 
     @contextmanager

@@ -15,6 +15,7 @@ from dedupe_crds.deadline import Deadline
 from dedupe_httpd import bounded_server
 from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_kafka.errors import InvalidConfig
+from tests.support.processes.loopback import has_ipv6
 
 START = Callable[[str, list[tuple[str, str]]], object]
 MAX_BODY = 1000
@@ -206,14 +207,6 @@ def test_an_address_that_cannot_be_used_is_named(
     port = int(server.effective_port)
     with pytest.raises(InvalidConfig, match=f"^{host}:{port} cannot be used: "):
         BoundedServer(app, host, port, threads=1)
-
-
-def has_ipv6() -> bool:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
 
 
 def assert_answers(server: BoundedServer, host: str) -> None:

@@ -57,7 +57,7 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test helm check lint format generate unit pytest simulate mutants test-e2e test-matrix \
-	matrix-pytest matrix-e2e native native-test check-cargo soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
+	matrix-pytest matrix-e2e native native-test check-cargo soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-native bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -204,6 +204,9 @@ bench-routers: setup check-java ## Measure routers, also beside other systems; n
 bench-change: setup check-java ## Compare CPU time and latency with an earlier commit: make bench-change BEFORE=v0.1.0
 	$(BIN)/python -m benchmarks change --before $(BEFORE)
 	$(BIN)/python -m benchmarks change-latency --before $(BEFORE)
+
+bench-native: native check-java ## Compare the experimental native path with today's; updates docs/performance*.md
+	$(BIN)/python -m benchmarks native $(ARGS)
 
 bench-growth: setup check-java ## Measure a stream that gets more partitions under load; updates docs/performance*.md
 	$(BIN)/python -m benchmarks growth $(ARGS)

@@ -23,6 +23,7 @@ from benchmarks.cases.inverse_bloom import measure_inverse_bloom
 from benchmarks.cases.landing import measure_landing
 from benchmarks.cases.latency import measure_latency
 from benchmarks.cases.memory import measure_memory
+from benchmarks.cases.native import measure_native
 from benchmarks.cases.reconcile import measure_reconcile
 from benchmarks.cases.router import measure_router
 from benchmarks.cases.router_latency import measure_router_latency
@@ -46,6 +47,7 @@ from benchmarks.reporting.render import (
     CHUNKS,
     GROWTH,
     LANDING,
+    NATIVE,
     PARTS,
     PIPELINE,
     RECOVERY,
@@ -273,9 +275,12 @@ def audit(records: int, output: Path, page: Path) -> None:
     update_pages([AUDIT], output, page)
 
 
+_half_load = click.option(
+    "--rate", type=click.IntRange(min=100), default=95_000, help="Messages a second."
+)
 _before = click.option("--before", "commit", required=True, help="The earlier commit.")
 _pairs = click.option(
-    "--rounds", type=click.IntRange(min=1), default=5, help="Rounds of both versions."
+    "--rounds", type=click.IntRange(min=1), default=5, help="Rounds, in which both take a turn."
 )
 
 
@@ -293,7 +298,7 @@ def change(commit: str, messages: int, rounds: int, output: Path, page: Path) ->
 
 @main.command()
 @_before
-@click.option("--rate", type=click.IntRange(min=100), default=95_000, help="Messages a second.")
+@_half_load
 @_pairs
 @_seconds
 @output_option
@@ -303,6 +308,20 @@ def change_latency(**options: Any) -> None:  # noqa: ANN401 # those above
     output, page = options.pop("output"), options.pop("page")
     _run([partial(measure_change_latency, **options)], output)
     update_pages([CHANGE], output, page)
+
+
+@main.command()
+@messages_option
+@_half_load
+@_pairs
+@_seconds
+@output_option
+@page_option
+def native(**options: Any) -> None:  # noqa: ANN401 # those above
+    """Compare the native path with today's; updates docs/performance.md."""
+    output, page = options.pop("output"), options.pop("page")
+    _run([partial(measure_native, **options)], output)
+    update_pages([NATIVE], output, page)
 
 
 @main.command()

@@ -26,7 +26,7 @@ from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 ENOUGH_MESSAGES: Final = 500_000
 SIZES_BYTES: Final = (VALUE_BYTES, 128, 4096)
 
-_MOST_BYTES: Final = 2048  # of values for each of `messages`: of larger ones there are fewer
+_MOST_BYTES: Final = 2048  # of values for each of `messages`
 
 
 class Pair(Model):
@@ -119,10 +119,15 @@ def measure_throughput(
     )
 
 
+def messages_of(messages: int, value_bytes: int) -> int:
+    """Return how many messages to send with values of a size: fewer of large ones."""
+    return min(messages, messages * _MOST_BYTES // value_bytes)
+
+
 def _measure(
     testbed: Testbed, size: int, messages: int, rounds: int, report: Callable[[str], None]
 ) -> Size:
-    count = min(messages, messages * _MOST_BYTES // size)
+    count = messages_of(messages, size)
     what = f"values of {size} bytes"
     report(f"{what}: sending {count:,} messages")
     backlog = send_backlog(testbed, count, value_bytes=size)

@@ -26,6 +26,7 @@ from benchmarks.cases.inverse_bloom import FixedTables
 from benchmarks.cases.landing import Landings
 from benchmarks.cases.latency import Latency
 from benchmarks.cases.memory import MemoryUse
+from benchmarks.cases.native import NativeUse
 from benchmarks.cases.reconcile import Reconcile
 from benchmarks.cases.router import RouterUse
 from benchmarks.cases.router_latency import RouterLatency
@@ -69,6 +70,7 @@ Result = (
     | Audits
     | Change
     | ChangeLatency
+    | NativeUse
 )
 View = Literal["results", "details"]
 
@@ -126,10 +128,12 @@ CHUNKS: Final = Part("`python -m benchmarks many-chunks`", {"many_chunks": ManyC
 LANDING: Final = Part("`python -m benchmarks landing`", {"landing": Landings})
 AUDIT: Final = Part("`make bench-audit`", {"audit": Audits})
 CHANGE: Final = Part("`make bench-change`", {"change": Change, "change_latency": ChangeLatency})
+NATIVE: Final = Part("`make bench-native`", {"native": NativeUse})
 PARTS: Final = (
     PEERS,
     WORKER,
     CHANGE,
+    NATIVE,
     ROUTERS,
     GROWTH,
     SCALE,

@@ -21,6 +21,7 @@ from tests.unit.benchmarks.runs import (
     latency,
     loop_run,
     many_chunks,
+    native_use,
     router_latency,
     router_use,
     size,
@@ -264,3 +265,8 @@ def test_a_store_that_outgrows_its_window_misses() -> None:
     ageing = ScaleAgeing(max_bytes=31_000_000, unaged=results.filled(), aged=aged)
     found = goal(results.scale(ageing=ageing), "of maxBytes")
     assert (found.measured, found.reached) == ("110%", False)
+
+
+def test_the_native_path_is_held_against_today_s_in_the_median_round() -> None:
+    assert told(native_use(2.5, 3.0, 2.25)) == [("≥ 2", "2.50", True)]
+    assert reached(native_use(1.5, 3.0, 1.75)) == [False]

@@ -1,5 +1,6 @@
 """Both pages show what was measured, and nothing that was not."""
 
+import re
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -52,6 +53,7 @@ from tests.unit.benchmarks.runs import (
     latency,
     loop_run,
     many_chunks,
+    native_use,
     router_latency,
     router_use,
     size,
@@ -200,6 +202,7 @@ RESULTS: list[Result] = [
     audits(),
     change((5.0, 4.0), (6.0, 3.0), (4.0, 3.8)),
     change_latency(200.0, 82.0, 80.0, 81.0),
+    native_use(2.5, 2.0, 3.0),
 ]
 NAMES = [name_of(result) for result in RESULTS]
 
@@ -239,6 +242,12 @@ def test_tables_have_rows_and_every_row_has_all_columns(result: Result) -> None:
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=NAMES)
+def test_each_goal_is_judged(result: Result) -> None:
+    for goal in goals_of(result):
+        assert re.search(r"\d", goal.measured), goal
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=NAMES)
 def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path) -> None:
     file = tmp_path / "result.svg"
     plot(result, file)
@@ -252,6 +261,7 @@ def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path)
             "audit",
             "change",
             "change_latency",
+            "native",
         }
     )
     assert not file.exists() or file.stat().st_size > 1000
@@ -315,6 +325,8 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ("change", "messages per CPU second: 60.0% before, 78.9% after."),
         ("change", "took 2.20 times the worker\nalone before, 1.75 times after."),
         ("change_latency", "| after | 81.0 | 81.0 | 80, 81, 82 | 81.0 | 0.40 |"),
+        ("native", "| 512 | 1,000 | 1000.00 | 400.00 | 1,000 | 2,500 | 2.50 | 2.00 to 3.00 |"),
+        ("native", "| native | 60.0 | 60.0 | 60, 60, 60 | 60.0 | 0.40 |"),
         # A terabyte has 12.5 billion such records, and the output 95 % of them.
         ("audit", "| 64 | 12.5 billion | 68 | 8.5 | 1.1 | 1,462 |"),
         ("audit", "| 1,024 | 1.0 billion | 10 | 1.3 | 0.2 | 112 |"),

@@ -1,7 +1,6 @@
 """CPU time before and after a change: an earlier commit and this version, in one run.
 
-Processes of both take turns at the same backlogs, and each round begins with the other one. The first round is not
-counted, because a new broker compiles its code meanwhile. steady.py defines what is measured. The broker is this
+Processes of both take turns at the same backlogs, see turns.py. steady.py defines what is measured. The broker is this
 version's. change_latency.py does the same for latency.
 """
 
@@ -21,6 +20,7 @@ from benchmarks.harness.processes import BenchmarkFailed, Environment
 from benchmarks.harness.steady import Backlog, LoopRun, run_bare, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, send_to, traffic
+from benchmarks.harness.turns import orders
 from tests.support.earlier_release import unpack_earlier
 
 Version = Literal["before", "after"]
@@ -96,8 +96,7 @@ def measure_change(
     report(f"sending {messages:,} messages for each kind of backlog")
     turns = _turns(testbed, messages)
     costs: dict[str, dict[Version, list[float]]] = {}
-    for number in range(rounds + 1):
-        order = VERSIONS if number % 2 else VERSIONS[::-1]
+    for number, order in orders(VERSIONS, rounds):
         for what, turn in turns.items():
             for version in order:
                 report(f"round {number} of {rounds}: {what}, {version}")

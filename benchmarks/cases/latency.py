@@ -11,6 +11,7 @@ a new broker compiles its code meanwhile and uses twice the CPU time, which doub
 """
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -84,6 +85,22 @@ class Latency(Model):
     def default_at_half_load(self) -> LatencyRun:
         """The same at half load."""
         return _default(self.half_load)
+
+
+class PairedLatency(Model):
+    """Two kinds of workers that took turns, at `rate` messages per second."""
+
+    rate: int
+    seconds: float
+    runs: dict[str, list[LatencyRun]]
+
+    def percentile(self, kind: str, percent: float) -> float:
+        """Return the median of the rounds, in milliseconds."""
+        return median(self.percentiles(kind, percent))
+
+    def percentiles(self, kind: str, percent: float) -> list[float]:
+        """Return those of all rounds, the lowest first."""
+        return sorted(run.quantile(percent) for run in self.runs[kind])
 
 
 def measure_latency(

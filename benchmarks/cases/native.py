@@ -1,27 +1,25 @@
 """The native path compared with today's: CPU time for values of several sizes, and latency, in one run.
 
-Workers of both take turns at the same backlogs and at the same rate, and each round begins with the other one. The
-first round is not counted, because a new broker compiles its code meanwhile. steady.py and latency.py define what is
-measured. docs/decisions/0050 has what the path is.
+Workers of both take turns at the same backlogs and at the same rate, see turns.py. steady.py and latency.py define what
+is measured. docs/decisions/0050 has what the path is.
 """
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal
 
-from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, LatencyRun, run_latency
+from benchmarks.cases.latency import DEFAULT_INTERVAL_MS, PairedLatency, run_latency
 from benchmarks.cases.throughput import SIZES_BYTES, messages_of, send_backlog
 from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed, Environment
 from benchmarks.harness.steady import LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.turns import take_turns
 from dedupe_worker.cli import NATIVE
 
-Run = TypeVar("Run", LoopRun, LatencyRun)
 Way = Literal["today", "native"]
-WAYS: Final[tuple[Way, ...]] = ("today", "native")
 
 _SITE: Final = Path("build/native/site")
 
@@ -49,20 +47,14 @@ class NativeSize(Model):
 
 
 class NativeUse(Model):
-    """All sizes, and all rounds at `rate` messages per second."""
+    """All sizes, and latency with the usual one."""
 
     sizes: list[NativeSize]
-    rate: int
-    seconds: float
-    latency: dict[Way, list[LatencyRun]]
+    latency: PairedLatency
 
     def size(self, value_bytes: int) -> NativeSize:
         """Return the rounds with values of this size."""
         return next(each for each in self.sizes if each.value_bytes == value_bytes)
-
-    def percentiles(self, way: Way, percent: float) -> list[float]:
-        """Return those of all rounds, in milliseconds, the lowest first."""
-        return sorted(run.quantile(percent) for run in self.latency[way])
 
 
 def measure_native(
@@ -77,31 +69,20 @@ def measure_native(
     """Measure `rounds` rounds of both. Raises BenchmarkFailed, also if an output is wrong."""
     if not _SITE.is_dir():
         raise BenchmarkFailed(f"{_SITE} is missing; run `make native`")
-    in_turns = partial(_in_turns, rounds=rounds, report=report)
+    environments: dict[Way, Environment] = {
+        "today": {NATIVE: ""},
+        "native": {NATIVE: "1", "PYTHONPATH": str(_SITE.absolute())},
+    }
     sizes = []
     for value_bytes in SIZES_BYTES:
         what, count = f"values of {value_bytes} bytes", messages_of(messages, value_bytes)
         report(f"{what}: sending {count:,} messages")
         backlog = send_backlog(testbed, count, value_bytes=value_bytes)
-        runs = in_turns(what, partial(run_workers, backlog))
+        loops = take_turns(
+            what, environments, partial(run_workers, backlog), rounds=rounds, report=report
+        )
         testbed.delete_topics(backlog.topic)
-        sizes.append(NativeSize(value_bytes=value_bytes, messages=count, runs=runs))
-    paced: dict[str, Any] = {"rate": rate, "seconds": seconds, "interval_ms": DEFAULT_INTERVAL_MS}
-    latency = in_turns(f"{rate:,} messages/s", partial(run_latency, testbed, **paced))
-    return NativeUse(sizes=sizes, rate=rate, seconds=seconds, latency=latency)
-
-
-def _in_turns(
-    what: str, run: Callable[..., Run], *, rounds: int, report: Callable[[str], None]
-) -> dict[Way, list[Run]]:
-    """Return the runs of each way, without the first ones."""
-    environments: dict[Way, Environment] = {
-        "today": {NATIVE: ""},
-        "native": {NATIVE: "1", "PYTHONPATH": str(_SITE.absolute())},
-    }
-    runs: dict[Way, list[Run]] = {way: [] for way in WAYS}
-    for number in range(rounds + 1):
-        for way in WAYS if number % 2 else WAYS[::-1]:
-            report(f"{what}, round {number} of {rounds}: {way}")
-            runs[way] += [run(environment=environments[way])] * bool(number)
-    return runs
+        sizes.append(NativeSize(value_bytes=value_bytes, messages=count, runs=loops))
+    run = partial(run_latency, testbed, rate=rate, seconds=seconds, interval_ms=DEFAULT_INTERVAL_MS)
+    paced = take_turns(f"{rate:,} messages/s", environments, run, rounds=rounds, report=report)
+    return NativeUse(sizes=sizes, latency=PairedLatency(rate=rate, seconds=seconds, runs={**paced}))

@@ -41,7 +41,7 @@ def create_topic(stream: TestStream, topic: str, partitions: int = 1) -> None:
 
 def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
     """Give a topic `total` partitions, and wait until they are seen."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = admin_client(bootstrap_servers)
     _wait_for_all(admin.create_partitions([NewPartitions(topic, total)]).values())
     wait_for(
         lambda: len(admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions) == total,

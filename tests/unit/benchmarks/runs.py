@@ -11,8 +11,8 @@ from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
 from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
 from benchmarks.cases.landing import PARQUET, SPARKS_OWN, Landing, Landings
-from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun
-from benchmarks.cases.native import NativeSize, NativeUse, Way
+from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun, PairedLatency
+from benchmarks.cases.native import NativeSize, NativeUse
 from benchmarks.cases.router import RouterPair, RouterUse
 from benchmarks.cases.router_latency import LatencyPair, RouterLatency
 from benchmarks.cases.throughput import Pair, Size
@@ -135,11 +135,9 @@ def native_use(*gains: float) -> NativeUse:
     today = [loop_run(messages=1000) for _ in gains]
     native = [loop_run(messages=int(1000 * gain)) for gain in gains]
     size = NativeSize(value_bytes=512, messages=1000, runs={"today": today, "native": native})
-    latency: dict[Way, list[LatencyRun]] = {
-        "today": [latency_run(25, 95_000, 80.0) for _ in gains],
-        "native": [latency_run(25, 95_000, 60.0) for _ in gains],
-    }
-    return NativeUse(sizes=[size], rate=95_000, seconds=8.0, latency=latency)
+    latency = {"today": latency_run(25, 95_000, 80.0), "native": latency_run(25, 95_000, 60.0)}
+    runs = {way: [run] * len(gains) for way, run in latency.items()}
+    return NativeUse(sizes=[size], latency=PairedLatency(rate=95_000, seconds=8.0, runs=runs))
 
 
 def router_use(*shares: float) -> RouterUse:

@@ -12,7 +12,7 @@ from dedupe_pipeline.progress.streaming_job import StreamingJob
 from dedupe_pipeline.report.report import Report
 from tests.support.processes.loopback import HTTP, has_ipv6
 
-MANIFEST = Path(__file__).parents[3] / "examples" / "flights" / "stream.yaml"
+MANIFEST = Path(__file__).parents[4] / "examples" / "flights" / "stream.yaml"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", *(["::1"] if has_ipv6() else [])])

@@ -2,7 +2,15 @@
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.simulation.conformance.world import Answer, World, either, outcome, read, send
+from tests.simulation.conformance.world import (
+    Answer,
+    World,
+    either,
+    outcome,
+    produce_before_its_topic_is_known,
+    read,
+    send,
+)
 from tests.simulation.conformance.writing import Reports
 
 _END = "_PARTITION_EOF"
@@ -399,7 +407,7 @@ def a_record_without_a_partition_must_be_aborted(
     topic, reports = world.create("narrow"), Reports()
     producer = world.producer("it", **{"on_delivery": reports, "linger.ms": 1000})
     producer.begin_transaction()
-    producer.produce(topic, b"beside", partition=3)
+    produce_before_its_topic_is_known(world, producer, topic, b"beside", partition=3)
     answers: list[Answer] = [producer.flush(15)]
     producer.produce(topic, b"after", partition=0)
     answers += [

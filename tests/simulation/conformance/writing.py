@@ -2,7 +2,15 @@
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
-from tests.simulation.conformance.world import Answer, World, error_of, outcome, read, send
+from tests.simulation.conformance.world import (
+    Answer,
+    World,
+    error_of,
+    outcome,
+    produce_before_its_topic_is_known,
+    read,
+    send,
+)
 
 _END = "_PARTITION_EOF"
 
@@ -99,11 +107,12 @@ def a_partition_is_missing(world: World) -> tuple[list[Answer], list[Answer]]:
     def produce() -> None:
         plain.produce(topic, b"x", partition=3)
 
-    answers: list[Answer] = [outcome(produce), plain.flush(15), reports.seen, outcome(produce)]
+    produce_before_its_topic_is_known(world, plain, topic, b"x", partition=3)
+    answers: list[Answer] = [plain.flush(15), reports.seen, outcome(produce)]
     reader = world.consumer()
     reader.assign([TopicPartition(topic, 3, 0)])
     answers.append(outcome(reader.poll, 2.0))
-    return answers, [None, 0, [(b"x", "_UNKNOWN_PARTITION")], "_UNKNOWN_PARTITION", None]
+    return answers, [0, [(b"x", "_UNKNOWN_PARTITION")], "_UNKNOWN_PARTITION", None]
 
 
 def a_topic_is_created_again_under_its_producer(

@@ -61,7 +61,7 @@ def test_pip_installs_a_wheel_of_make_dist_or_the_checkout() -> None:
         "examples/flights/data.py",
     }
     for path, each in installed:
-        if re.split(r"[[=]", each)[0] in {*EXECUTOR_PACKAGES, "pyspark"}:
+        if re.split(r"[\[=]", each)[0] in {*EXECUTOR_PACKAGES, "pyspark"}:
             continue
         source, extra = re.fullmatch(r"([^[]+)(?:\[(.+)\])?", each).groups()  # type: ignore[union-attr]
         assert source in {".", wheel}, (path, each)

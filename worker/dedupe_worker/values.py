@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 from confluent_kafka import Message
 from numpy.typing import NDArray
+from zlib_ng.zlib_ng import crc32
 
 from dedupe_ids.batch import Mask, Rows
 
@@ -180,8 +180,8 @@ def content_hashes(records: Sequence[Message]) -> NDArray[np.uint32]:
         keys, values = [key or b"" for key in keys], [value or b"" for value in values]
     # The start value separates null from empty, and ("ab", "c") from ("a", "bc"); spread, as a CRC is linear.
     starts = (shapes * np.uint32(_SPREAD)).tolist()
-    of_keys = map(crc32, keys, starts)  # type: ignore[arg-type] # no key is None by now
-    hashes = map(crc32, values, of_keys)  # type: ignore[arg-type] # nor is a value
+    of_keys = map(crc32, keys, starts)
+    hashes = map(crc32, values, of_keys)
     return np.fromiter(hashes, np.uint32, count)
 
 

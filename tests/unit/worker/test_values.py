@@ -2,7 +2,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dedupe_worker.values import (
@@ -67,6 +67,7 @@ def test_a_hash_is_of_the_content_alone() -> None:
 
 
 @given(st.lists(contents))
+@example([(b"key" * 40, b"value" * 1000)])
 def test_a_hash_is_the_one_that_stores_have(batch: list[tuple[bytes | None, bytes | None]]) -> None:
     expected = []
     for key, value in batch:

@@ -9,15 +9,22 @@ MIN_JAVA := 17
 MIN_CARGO := 1.85
 # Options of the demo and of the benchmarks: make demo ARGS="--rows 50000 --keep"
 ARGS ?=
-# Starts the tests: make pytest NICE="nice -n 19"
-NICE ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
 # Parallel test processes, each with its own broker. More than two cores need, because these tests mostly wait.
 JOBS ?= 3
+# Selects tests by their markers; see tests/support/layers.py.
+ONLY ?= not matrix
+PROOFS := proof and not matrix
+REST := not proof and not matrix
+# A commit: `make test-rest` runs the fifth of its test files that the hash of the commit chooses.
+FIFTH ?=
 # Those of the tests on Kubernetes. Fewer, because the pods of their streams run on this machine as well.
 E2E_JOBS ?= 2
 E2E = $(or $(TESTS),tests/e2e)
+REAL_PARTS := tests/component tests/faults tests/e2e tests/native
+# Spark uses all cores by itself, and its session takes longer to start than most tests last: one process for all of these.
+ON_SPARK := tests/component/spark tests/component/postgres tests/faults/test_aggregate.py
 # The tests of a file share a process, for its fixtures. In the order of tests/support/layers.py units come last: no process
 # waits for another's last file, as a file of units takes a second.
 BY_FILE := --dist loadfile --no-loadscope-reorder
@@ -28,35 +35,45 @@ NATIVE_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dedupestream/native
 NATIVE_STEPS := tests/faults/test_kill_at_each_step.py -k 'steps_of_the_loop or in_a_commit'
 has_cargo = found=$$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || true; \
 	[ "$$(printf '%s\n' $(MIN_CARGO) "$${found:-0}" | sort -V | head -n 1)" = $(MIN_CARGO) ]
-# What the runs of pytest in `make test` leave out, and what they try twice; see tests/support/layers.py.
+# What the runs of pytest of a command leave to another one, and their times; see tests/support/layers.py.
 REPORTS := build/test-reports
-# A stage of `make test`, with its time in the report.
-timed = mkdir -p $(REPORTS); begin=$$SECONDS; code=0; $(MAKE) --no-print-directory $(1) || code=$$?; \
-	echo "$(1) $$((SECONDS - begin))" >>$(REPORTS)/stages.txt; (exit $$code)
-# pytest's exit code when TESTS selects no test.
+# The stages of a command run one after another, because they would starve each other. One that fails does not stop the next
+# ones, so that one run shows all failures.
+TEST_STAGES := lint-and-units simulate helm proofs proofs-on-spark proofs-on-kubernetes
+REST_STAGES := simulate-more rest rest-on-kubernetes rest-on-native-path
+run_stages = failed=0; rm -rf $(REPORTS); mkdir -p $(REPORTS); for stage in $(1); do begin=$$SECONDS; \
+	$(MAKE) --no-print-directory $$stage || failed=1; echo "$$stage $$((SECONDS - begin))" >>$(REPORTS)/stages.txt; done; \
+	$(BIN)/python -m tests.support.layers; exit $$failed
+did_not_run = echo "$(1)" | tee -a $(REPORTS)/not-run.txt
+# The cluster of KUBECONFIG, one of kind in docker, or one whose programs are built here.
+has_kubernetes = [ -n "$${KUBECONFIG:-}" ] || docker info >/dev/null 2>&1 || \
+	{ [ "$$(id -u)" = 0 ] && command -v go >/dev/null; }
+WITHOUT_KUBERNETES := the tests on Kubernetes: they need root and Go, or docker, or KUBECONFIG
+# pytest's exit code when markers, FIFTH or TESTS select no test.
 NO_TESTS := 5
+if_any = || [ $$? = $(NO_TESTS) ]
 # Where the wheel and the chart archive go: make dist DIST=/srv/wheels
 DIST ?= build/dist
 # Nodes of a cluster that is started: make cluster-up NODES=3
 NODES ?= 1
 
-# The tests of `make check`, beside lint and the simulation
-UNIT = $(or $(TESTS),tests/unit tests/simulation tests/operator_simulation)
+# The tests of `make unit`: all without a real part, and the examples in docstrings
+UNIT = $(or $(TESTS),$(REAL_PARTS:%=--ignore %))
 
-# Schedules of the simulation, without routers, with them, and of streams that get them, from the seed FIRST on: about a
-# minute on two cores, and the same ones on any machine. The first 30 of each kind are in tests/simulation/test_seeds.py.
-SEEDS ?= 270
-ROUTED_SEEDS ?= 30
-CHANGE_SEEDS ?= 10
-# Histories of the operator: 20 s of one core
-OPERATOR_SEEDS ?= 100
+# Schedules of the simulation, without routers, with them, and of streams that get them, from the seed FIRST on, and histories
+# of the operator: with the first 30 of each kind, in tests/simulation/test_seeds.py, a minute on two cores.
+SEEDS ?= 70
+ROUTED_SEEDS ?= 10
+CHANGE_SEEDS ?= 5
+OPERATOR_SEEDS ?= 40
 FIRST ?= 31
 
 # Duration of the soak: make soak MINUTES=120; FAULT_SEED=… repeats the same faults
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test helm check lint format generate unit pytest simulate mutants test-e2e test-matrix \
+.PHONY: help setup demo test test-all test-rest $(TEST_STAGES) $(REST_STAGES) \
+	check lint format generate unit pytest mutants test-e2e test-matrix \
 	matrix-pytest matrix-e2e native native-test check-cargo soak bench bench-operator bench-recovery bench-peers bench-routers bench-change bench-native bench-growth bench-scale bench-pipeline bench-audit dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
@@ -69,40 +86,60 @@ demo: setup check-java ## Deduplicate real records, kill a worker in the middle,
 # Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves. Without
 # it Java reserves too little for Spark's code, and would compile the same code again and again. To verify the classes of
 # Spark, which are no subject of the tests, takes an eighth of a short command.
-test pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 \
+test test-all test-rest pytest test-e2e test-matrix native-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 \
 	-XX:ReservedCodeCacheSize=240m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote
 
 # Tests start thousands of Python processes. Without the byte code of an earlier one, each compiles all that it imports, which
 # is a third of a worker's start. An empty value is none.
-test pytest test-e2e test-matrix native-test unit simulate mutants: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-rest pytest test-e2e test-matrix native-test unit simulate mutants: export PYTHONDONTWRITEBYTECODE :=
 
-# Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.
-check: setup ## Run lint, the unit tests and a minute of simulation
+check: lint-and-units simulate ## Run lint, the unit tests and a minute of simulation
+
+# Lint beside the units, because most of its time is mypy's, on one core.
+lint-and-units: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint unit
-	@$(MAKE) --no-print-directory simulate
 
-# In parallel, because the tests on Kubernetes mostly wait for the cluster. What they say of the layers is said once, at the end.
-test: export TEST_REPORTS := $(REPORTS)
-test: setup check-java ## Run everything that CI runs: lint, simulation and all tests but the matrix
-	@rm -rf $(REPORTS)
-	@$(call timed,lint)
-	@failed=0; $(call timed,simulate) || failed=1; \
-		$(call timed,helm) || failed=1; \
-		$(MAKE) --no-print-directory --jobs 2 --keep-going timed-pytest timed-test-e2e || failed=1; \
-		if $(has_cargo); then $(call timed,native-test) || failed=1; \
-		else echo "make native-test: no cargo $(MIN_CARGO) or newer" >>$(REPORTS)/not-run.txt; fi; \
-		$(BIN)/python -m tests.support.layers || failed=1; exit $$failed
+test test-all test-rest: export TEST_REPORTS := $(REPORTS)
+# Every run of pytest ends itself 80 minutes after it.
+test test-all test-rest: export TEST_STARTED ?= $(shell date +%s)
+test: setup check-java ## Run lint, units, simulation, and on real parts a proof of each promise: 15 minutes
+	@$(call run_stages,$(TEST_STAGES))
 
-# Before the tests, as the tests on Kubernetes build a cluster first, and tests of the chart would wait for all of it.
+test-all: setup check-java ## Run make test and all other tests but those of the matrix: 45 minutes
+	@$(call run_stages,$(TEST_STAGES) $(REST_STAGES))
+
+test-rest: setup check-java ## Run what make test-all adds to make test: 30 minutes, or 6 with FIFTH=COMMIT
+	@$(call run_stages,$(REST_STAGES))
+
+# Before the tests of the chart, as the first of them would wait for all of it.
 helm: setup
 	@command -v helm >/dev/null || tests/cluster/cluster.sh build-helm
 
-# The tests on Kubernetes beside it come first: leases, probes and deadlines of theirs run on the clock.
-timed-pytest: export NICE := nice -n 3
-timed-%:
-	@$(call timed,$*)
+proofs:
+	@$(MAKE) --no-print-directory pytest ONLY="$(PROOFS)" TESTS="tests/component tests/faults $(ON_SPARK:%=--ignore %)"
 
-test-matrix: setup check-java ## Run what `make test` leaves out: every kill at every step, load and soak; hours
+proofs-on-spark:
+	@$(MAKE) --no-print-directory pytest ONLY="$(PROOFS)" TESTS="$(ON_SPARK)" JOBS=0
+
+proofs-on-kubernetes:
+	@if $(has_kubernetes); then $(MAKE) --no-print-directory test-e2e ONLY="$(PROOFS)"; \
+	else $(call did_not_run,$(WITHOUT_KUBERNETES)); fi
+
+simulate-more:
+	@$(MAKE) --no-print-directory simulate FIRST=101 SEEDS=200 ROUTED_SEEDS=20 CHANGE_SEEDS=5 OPERATOR_SEEDS=60
+
+rest:
+	@$(MAKE) --no-print-directory pytest ONLY="$(REST)"
+
+rest-on-kubernetes:
+	@if $(has_kubernetes); then $(MAKE) --no-print-directory test-e2e ONLY="$(REST)"; \
+	else $(call did_not_run,$(WITHOUT_KUBERNETES)); fi
+
+rest-on-native-path:
+	@if $(has_cargo); then $(MAKE) --no-print-directory native-test; \
+	else $(call did_not_run,make native-test: it needs cargo $(MIN_CARGO) or newer); fi
+
+test-matrix: setup check-java ## Run what make test-all leaves out: every kill at every step, load and soak: hours
 	@failed=0; $(MAKE) --no-print-directory matrix-pytest || failed=1; \
 		$(MAKE) --no-print-directory matrix-e2e || failed=1; exit $$failed
 
@@ -114,12 +151,11 @@ lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/python -m tests.lint
 	$(BIN)/python -m dedupe_crds.generate --check
 
-# Without the mutants, which `make test` runs: half a minute that tells nothing of the worker.
 unit: setup
-	$(BIN)/pytest -q -n auto --ignore tests/simulation/test_mutants.py --ignore tests/operator_simulation/test_mutants.py $(UNIT)
+	$(BIN)/pytest -q -n auto -m "$(PROOFS)" $(UNIT)
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
-	$(NICE) $(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)
+	$(BIN)/pytest -n $(JOBS) $(BY_FILE) --fifth "$(FIFTH)" -m "$(ONLY)" --ignore tests/e2e $(TESTS) $(if_any)
 
 simulate: setup ## Run worker and operator on a simulated world: make simulate SEEDS=50000 FIRST=1
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
@@ -133,8 +169,8 @@ mutants: setup ## Find a random seed for each mutant of the worker, after a chan
 # The second half runs even if the first half fails, so that one run shows all failures.
 test-e2e: setup check-java ## Run the tests on Kubernetes: KUBECONFIG's if it is set, else a new cluster
 	$(BIN)/python -m tests.cluster run --nodes 2 -- bash -c 'failed=0; \
-		$(BIN)/pytest -m "alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
-		$(BIN)/pytest -n $(E2E_JOBS) $(BY_FILE) -m "not alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
+		$(BIN)/pytest --fifth "$(FIFTH)" -m "alone and $(ONLY)" $(E2E) $(if_any) || failed=1; \
+		$(BIN)/pytest --fifth "$(FIFTH)" -n $(E2E_JOBS) $(BY_FILE) -m "not alone and $(ONLY)" $(E2E) $(if_any) || failed=1; \
 		exit $$failed'
 
 matrix-pytest:

@@ -1,4 +1,4 @@
-"""Fixtures of all tests, a broker and topics, the profiles of Hypothesis, and the report of what did not run."""
+"""Fixtures of all tests, a broker and topics, the profiles of Hypothesis, and the layers of the tests."""
 
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 from hypothesis import HealthCheck, settings
 
 from dedupe_local.servers.kafka import EmbeddedBroker
-from tests.support.layers import Layers
+from tests.support.layers import Layers, add_option
 from tests.support.processes.processes import wait_for
 
 # Every run tries the same examples, so that a failure comes from a change; `pytest --hypothesis-profile=explore` tries
@@ -24,8 +24,13 @@ settings.load_profile("repeatable")
 CreateTopic = Callable[..., str]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run be a fifth of the tests."""
+    add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Report at the end what was left to the matrix, and what had a second attempt."""
+    """Know which command runs which test, and report at the end what was left to another one."""
     config.pluginmanager.register(Layers(config))
 
 

@@ -122,6 +122,7 @@ def check_is_part(database: TestDatabase, wanted: AggregateJob, expected: Truth)
         assert (late or 0) <= (of_all[-1] or 0)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)  # about eight Spark sessions in sequence
 @pytest.mark.parametrize(
     "steps", [BOTH_SIDES_OF_A_COMMIT, matrix(tuple(STEPS))], ids=["the commit", "each"]

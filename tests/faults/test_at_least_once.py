@@ -54,6 +54,7 @@ def test_a_worker_that_is_not_killed_passes_each_message_on_once(
     assert worker.sigterm() == 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "step",
     [

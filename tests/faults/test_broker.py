@@ -92,6 +92,7 @@ def fail_broker_in_commit(
     return worker
 
 
+@pytest.mark.proof
 def test_a_broker_killed_in_the_midst_of_traffic(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:

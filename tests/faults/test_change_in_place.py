@@ -95,6 +95,7 @@ def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_p
     assert {record.partition for record in change.stream.clean()} == set(range(4))
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_workers_that_nobody_has_stopped_are_fenced(change: Change, workers: FaultWorkers) -> None:
     """As on nodes that are cut off: they read the input until the new workers take over."""

@@ -55,6 +55,7 @@ def wait_until_full(stream: TestStream, worker: WorkerProcess, volume: Volume) -
     worker.wait_until(says_so, "/readyz says DiskFull")
 
 
+@pytest.mark.proof
 def test_a_disk_that_fills_up_is_named_and_waited_for(
     streams: CreateStream, workers: FaultWorkers, volume: Volume
 ) -> None:

@@ -34,6 +34,7 @@ def assert_ended(worker: WorkerProcess, code: ExitCode, reason: str) -> None:
     assert line["reason"] == reason
 
 
+@pytest.mark.proof
 def test_the_older_of_two_workers_ends_fenced(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path
 ) -> None:
@@ -53,6 +54,7 @@ def test_the_older_of_two_workers_ends_fenced(
     assert newer.sigterm() == ExitCode.OK
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("point", "leaves_open"),
     [matrix(Point.RECORDS_SENT, True), (Point.OFFSETS_SENT, True), (Point.COMMITTED, False)],

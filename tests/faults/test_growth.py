@@ -127,6 +127,7 @@ class Run:
         verdict.assert_exactly_once()
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)  # the machine is busy with other tests
 @pytest.mark.parametrize("runs", [2, matrix(10)])
 def test_kills_restarts_and_lost_volumes(stream: RoutedStream, tmp_path: Path, runs: int) -> None:

@@ -92,6 +92,7 @@ def test_without_a_store_as_well_it_reads_again_and_passes_nothing_twice(
     assert worker.status().counts.consumed > RECORDS
 
 
+@pytest.mark.proof
 def test_records_that_expired_unread_are_counted_and_the_rest_is_passed_on(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:

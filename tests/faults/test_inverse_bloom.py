@@ -85,6 +85,7 @@ def finished(stream: TestStream, tables: TableWorkers) -> WorkerProcess:
     return worker
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "step",
     [

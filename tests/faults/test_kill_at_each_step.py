@@ -117,6 +117,7 @@ def test_killed_between_two_steps_of_the_loop(
     assert reconciled(last)["records"] == remembered, "none was on disk: all come from the output"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "point", [matrix(Point.RECORDS_SENT), Point.OFFSETS_SENT, matrix(Point.COMMITTED)]
 )

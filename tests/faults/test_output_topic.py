@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Sequence
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.faults.seed import SEED
@@ -57,6 +58,7 @@ def assert_exactly_once_from(stream: TestStream, offset: int) -> None:
     assert verdict.expected > 0
 
 
+@pytest.mark.proof
 def test_one_that_was_replaced_while_the_worker_was_stopped_begins_a_new_window(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:

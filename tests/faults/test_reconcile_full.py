@@ -70,6 +70,7 @@ def assert_exactly_once_after(stream: TestStream, worker: WorkerProcess) -> None
     judged(stream)
 
 
+@pytest.mark.proof
 def test_what_was_lost_is_added_and_what_was_invented_is_removed(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 300, "maxTransactionRecords"
 Routing = Callable[..., TestStream]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "crashes",
     [

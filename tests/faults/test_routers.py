@@ -72,6 +72,7 @@ def test_random_kills(routed_streams: CreateStream, routers: Routers, kills: int
     assert_routed_once(stream)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "step",

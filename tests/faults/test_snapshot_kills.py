@@ -218,6 +218,7 @@ def files(bucket: TestBucket, stream: TestStream) -> int:
     return sum(each["path"].startswith("db/") for each in manifest["files"])
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("number", "after_the_act"), [matrix(1, False), (4, True), matrix(8, False)]
 )

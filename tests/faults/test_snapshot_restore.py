@@ -75,6 +75,7 @@ def wait_until_failed(worker: WorkerProcess, reason: str) -> None:
     worker.wait_until(says_so, f"/readyz says {reason}")
 
 
+@pytest.mark.proof
 def test_no_duplicate_passes_a_store_that_came_back_from_the_bucket(
     streams: CreateStream,
     workers: FaultWorkers,

@@ -78,6 +78,7 @@ def assert_refused(worker: WorkerProcess, message: str) -> None:
     assert str(worker.state_dir) in line["error"]
 
 
+@pytest.mark.proof
 def test_the_directory_of_another_partition_is_refused_and_nobody_is_disturbed(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:

@@ -6,6 +6,8 @@ from tests.operator_simulation.histories import run_seed
 from tests.operator_simulation.mutants import Mutant, first_failure, load_mutants
 from tests.support.layers import matrix
 
+pytestmark = pytest.mark.later  # they judge the simulation, not the product
+
 MUTANTS = load_mutants()
 SOME = 10
 """One mutant in so many is for each run of all tests."""

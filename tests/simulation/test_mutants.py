@@ -11,6 +11,8 @@ from tests.simulation.mutants.catalogue import load_killings, load_mutants
 from tests.simulation.mutants.hunt import MutatedTree, Probe
 from tests.support.layers import matrix
 
+pytestmark = pytest.mark.later  # they judge the simulation, not the product
+
 MUTANTS = load_mutants()
 KILLINGS = load_killings()
 SOME = 10

@@ -1,31 +1,41 @@
-"""The layers of the tests: which tests a run left to `make test-matrix`, which it tried a second time, and their times.
+"""The layers of the tests: which command runs which test, what a run left to another command, and times.
 
-A pytest plugin that tests/conftest.py registers; it orders the tests, too. `make test` runs pytest several times: each
-run writes its report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one.
-Each stage of `make test` appends a line "name seconds" to the file stages.txt there, and a line to not-run.txt for one
-that this machine can't run.
+A pytest plugin that tests/conftest.py registers; it orders the tests, too. Each test is of one command:
+
+- `make test`: units, simulation, and those of the real parts with the marker `proof`;
+- `make test-all`, which runs those of `make test` as well: all others without the marker `matrix`;
+- `make test-matrix`: those with the marker `matrix`.
+
+Each command runs pytest several times: each run writes its report to the directory TEST_REPORTS, and
+`python -m tests.support.layers` prints all of them as one. Each stage of a command appends a line "name seconds" to the
+file stages.txt there, and a line to not-run.txt for one that this machine can't run.
 """
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 from _pytest.mark import ParameterSet  # of no public name
 
+PROOF: Final = "proof"
+"""The marker of the tests on real parts that `make test` runs."""
+LATER: Final = "later"
+"""The marker of the units that `make test` leaves to `make test-all`."""
 MATRIX: Final = "matrix"
 """The marker of the tests that only `make test-matrix` runs."""
-MOST_SECOND_ATTEMPTS: Final = 2
 REPORTS: Final = "TEST_REPORTS"
 STAGES: Final = "stages.txt"
 NOT_RUN: Final = "not-run.txt"
-# Spark's Java processes, brokers that start again and many workers at once load all cores, so the tests on Kubernetes
-# should have ended: deadlines of both run on the clock.
+FIFTHS: Final = 5
+REAL_PARTS: Final = ("tests/component", "tests/faults", "tests/e2e", "tests/native")
+"""The folders whose tests are of `make test` only with the marker `proof`."""
+# Spark's Java processes, brokers that start again and many workers at once load all cores.
 _HEAVY: Final = (
     "tests/component/postgres",
     "tests/component/spark",
@@ -34,7 +44,6 @@ _HEAVY: Final = (
     "tests/faults/test_change_in_place.py",
     "tests/faults/test_growth.py",
 )
-_WAITING: Final = ("tests/component", "tests/faults")
 _FOLDER_DEPTH: Final = 3
 _SHOWN_SECONDS: Final = 3.0
 _SLOW_SECONDS: Final = 15.0
@@ -48,17 +57,20 @@ def matrix(*values: object) -> ParameterSet:
 
 @dataclass
 class Report:
-    """Tests that a run did not run, and those that it ran twice. Ids; `second_attempts` with the first error.
+    """What a run left to another command, and the times of what it ran.
 
-    `tests` and `stages`: seconds of each test, and of the parts of `make test`. `not_run`: its parts that this machine
-    can't run, and why.
+    `left` maps a command to the ids of the tests that it would run. `tests` and `stages`: seconds of each test, and of
+    the parts of a command. `not_run`: its parts that this machine can't run, and why.
     """
 
-    matrix: set[str] = field(default_factory=set)
-    second_attempts: list[tuple[str, str]] = field(default_factory=list)
+    left: dict[str, set[str]] = field(default_factory=dict)
     tests: dict[str, float] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
     not_run: list[str] = field(default_factory=list)
+
+    def leave(self, command: str, tests: set[str]) -> None:
+        """Note tests that another command runs."""
+        self.left.setdefault(command, set()).update(tests)
 
     def add(self, test: str, seconds: float) -> None:
         """Add the seconds of a part of a test, such as its fixtures."""
@@ -74,50 +86,27 @@ class Report:
             folders[folder] = folders.get(folder, 0.0) + seconds
         return folders
 
-    @property
-    def failed(self) -> bool:
-        """Check if more tests had a second attempt than a good run may have."""
-        return len(self.second_attempts) > MOST_SECOND_ATTEMPTS
-
     def lines(self) -> list[str]:
         """Return the lines for the end of a run; none if there is nothing to say."""
         said = []
         if self.stages:
-            said.append("minutes of the clock, of tests that run beside others too:")
+            said.append("minutes of the clock:")
             said += [f"  {each / 60:5.1f}  {name}" for name, each in self.stages.items()]
             said.append("minutes of the tests of a folder, one after another:")
             said += _lines(self.folders, _SHOWN_SECONDS)
             said.append("minutes of the slowest tests, with their fixtures:")
             said += _lines(self.tests, _SLOW_SECONDS)[:_MOST_SHOWN]
-        if self.second_attempts:
-            width = max(len(name) for name, _ in self.second_attempts)
-            said.append(f"{len(self.second_attempts)} tests had a second attempt:")
-            said += [f"  {name:{width}}  {error}" for name, error in self.second_attempts]
-        if self.failed:
-            said.append(f"FAILED: more than {MOST_SECOND_ATTEMPTS} second attempts in one run")
-        if self.matrix:
-            said.append(f"{len(self.matrix)} tests of the matrix did not run: make test-matrix")
-        said += [f"did not run: {each}" for each in self.not_run]
-        return said
+        for command, tests in sorted(self.left.items()):
+            # Another run of the same command may have run them.
+            if number := len(tests - self.tests.keys()):
+                said.append(f"did not run: {number} tests of {command}")
+        return said + [f"did not run: {each}" for each in self.not_run]
 
     def save(self, directory: Path) -> None:
         """Write the report into a directory of reports."""
         directory.mkdir(parents=True, exist_ok=True)
-        content = asdict(self) | {"matrix": sorted(self.matrix)}
+        content = asdict(self) | {"left": _as_lists(self.left)}
         (directory / f"{uuid4().hex}.json").write_text(json.dumps(content))
-
-
-def _place(item: pytest.Item) -> int:
-    """Return where a test comes in a run."""
-    if item.nodeid.startswith(_HEAVY):
-        return 1
-    return 0 if item.nodeid.startswith(_WAITING) else 2
-
-
-def _lines(seconds: Mapping[str, float], least: float) -> list[str]:
-    """Return a line for each that took longer, the longest first."""
-    longest = sorted(seconds.items(), key=lambda each: -each[1])
-    return [f"  {each / 60:5.1f}  {name}" for name, each in longest if each > least]
 
 
 def read(directory: Path) -> Report:
@@ -125,8 +114,8 @@ def read(directory: Path) -> Report:
     whole = Report()
     for path in sorted(directory.glob("*.json")):
         content = json.loads(path.read_text())
-        whole.matrix |= set(content["matrix"])
-        whole.second_attempts += [(name, error) for name, error in content["second_attempts"]]
+        for command, tests in content["left"].items():
+            whole.leave(command, set(tests))
         for test, seconds in content["tests"].items():
             whole.add(test, seconds)
     stages = directory / STAGES
@@ -138,6 +127,38 @@ def read(directory: Path) -> Report:
     return whole
 
 
+def _as_lists(left: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    return {command: sorted(tests) for command, tests in left.items()}
+
+
+def _lines(seconds: Mapping[str, float], least: float) -> list[str]:
+    """Return a line for each that took longer, the longest first."""
+    longest = sorted(seconds.items(), key=lambda each: -each[1])
+    return [f"  {each / 60:5.1f}  {name}" for name, each in longest if each > least]
+
+
+def _place(item: pytest.Item) -> int:
+    """Return where a test comes in a run: those that mostly wait, those of Spark, then short ones, such as units."""
+    if item.nodeid.startswith(_HEAVY):
+        return 1
+    return 0 if item.nodeid.startswith(REAL_PARTS) else 2
+
+
+def in_fifth(path: str, commit: str) -> bool:
+    """Check if a test file is of the fifth that a commit, in hexadecimal, stands for.
+
+    The tests of a file stay together, because they share fixtures.
+    """
+    return crc32(path.encode()) % FIFTHS == int(commit, 16) % FIFTHS
+
+
+def _command(item: pytest.Item) -> str:
+    """Return the first command that runs a test."""
+    if item.get_closest_marker(MATRIX):
+        return "make test-matrix"
+    return "make test" if item.get_closest_marker(PROOF) else "make test-all"
+
+
 class Layers:
     """The plugin. With pytest-xdist the tests are collected by its workers, and reported by the main process."""
 
@@ -145,48 +166,62 @@ class Layers:
         self._config = config
         self._report = Report()
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the tests that mostly wait first, then those of Spark, then short ones, such as units."""
+        """Give units the marker `proof`, before pytest selects by markers; order the tests; keep one fifth of them."""
+        for item in items:
+            if not item.nodeid.startswith(REAL_PARTS) and not item.get_closest_marker(LATER):
+                item.add_marker(PROOF)
         items.sort(key=_place)
+        if not (commit := self._config.getoption("fifth")):
+            return
+        others = [each for each in items if not in_fifth(each.nodeid.partition("::")[0], commit)]
+        items[:] = [each for each in items if each not in set(others)]
+        self._config.hook.pytest_deselected(items=others)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Note the tests of the matrix that this run leaves out."""
-        self._report.matrix |= {each.nodeid for each in items if each.get_closest_marker(MATRIX)}
+        """Note the tests that this run leaves to another command."""
+        for item in items:
+            self._report.leave(_command(item), {item.nodeid})
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:  # noqa: ANN401 # xdist has no public type for it
         """Take over what a process of xdist noted."""
-        self._report.matrix |= set(getattr(node, "workeroutput", {}).get(MATRIX, ()))
+        for command, tests in getattr(node, "workeroutput", {}).get("left", {}).items():
+            self._report.leave(command, set(tests))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the time, and a second attempt, which the first one's report announces."""
+        """Note the time of a test."""
         self._report.add(report.nodeid, report.duration)
-        if report.outcome == "rerun":  # type: ignore[comparison-overlap] # of pytest-rerunfailures
-            error = report.longreprtext.strip().splitlines() or [""]
-            self._report.second_attempts.append((report.nodeid, error[-1][:100]))
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run of too many second attempts; hand the report on."""
+    def pytest_sessionfinish(self) -> None:
+        """Hand the report on."""
         if (output := getattr(self._config, "workeroutput", None)) is not None:
-            output[MATRIX] = sorted(self._report.matrix)
-            return
-        if directory := os.environ.get(REPORTS):
+            output["left"] = _as_lists(self._report.left)
+        elif directory := os.environ.get(REPORTS):
             self._report.save(Path(directory))
-        if self._report.failed and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the report below the tests' own results."""
-        for line in self._report.lines():
-            terminalreporter.write_line(line)
+        """Print the report below the tests' own results, unless a command prints all reports as one."""
+        if REPORTS not in os.environ:
+            for line in self._report.lines():
+                terminalreporter.write_line(line)
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Add the option `--fifth`."""
+    parser.addoption(
+        "--fifth",
+        metavar="COMMIT",
+        default="",
+        help="run a fifth of the test files: that of a commit",
+    )
 
 
 def main() -> None:
-    """Print the reports of TEST_REPORTS as one. Exit code 1: there were too many second attempts."""
-    whole = read(Path(os.environ[REPORTS]))
-    print("\n".join(whole.lines()))
-    sys.exit(1 if whole.failed else 0)
+    """Print the reports of TEST_REPORTS as one."""
+    print("\n".join(read(Path(os.environ[REPORTS])).lines()))
 
 
 if __name__ == "__main__":

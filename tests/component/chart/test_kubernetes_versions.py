@@ -10,7 +10,7 @@ from tests.component.chart.rendering import Object, of_kind, render, template
 from tests.component.chart.values import VALUES
 from tests.support.kubernetes_schemas.schemas import MINORS, errors, refused
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
+pytestmark = pytest.mark.proof
 
 MONITORING = "monitoring.coreos.com"
 """The API group of the Prometheus operator, which Kubernetes' own schemas do not have."""

@@ -10,7 +10,7 @@ from dedupe_operator.resources import pod_parts
 from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render
 from tests.support.tables import rows
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
+pytestmark = pytest.mark.proof
 
 STREAMS = "shop"
 SCRAPER = {"podSelector": {"matchLabels": {"app": "prometheus"}}, "namespaceSelector": {}}

@@ -68,6 +68,7 @@ class BrokerWorld(World):
             os.kill(self._broker.pid, signal.SIGCONT)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_a_broker_answers_as_the_simulation(broker: EmbeddedBroker, script: Script) -> None:
     answers, expected = script(BrokerWorld(broker))

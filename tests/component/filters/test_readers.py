@@ -77,6 +77,7 @@ def test_a_read_gives_what_reading_everything_gives(
         index(tmp_path, servers, topic)
 
 
+@pytest.mark.proof
 def test_every_filter_of_a_stream_is_true_and_its_readers_skip(
     broker: EmbeddedBroker, topics: Callable[..., str], workers: Workers, tmp_path: Path
 ) -> None:

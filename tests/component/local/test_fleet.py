@@ -40,6 +40,7 @@ def send(stream: TestStream, count: int, *, start: int = 0) -> None:
     stream.send(messages)
 
 
+@pytest.mark.proof
 def test_a_drained_fleet_has_passed_every_message_exactly_once(
     streams: CreateStream, state: StateDir
 ) -> None:

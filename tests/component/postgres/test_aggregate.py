@@ -76,6 +76,7 @@ def stream(streams: CreateStream) -> TestStream:
     return streams(partitions=PARTITIONS)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "changes",
     [{}, matrix({"late": "Drop"}), matrix({"watermark": None}), matrix({"slide": "20m"})],

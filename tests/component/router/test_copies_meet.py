@@ -61,6 +61,7 @@ def verdict(stream: RoutedStream, id_of: IdOf, partitions: int) -> Verdict:
     return judge_repartitioned(stream.raws(), clean, id_of, partition_of=partition_of)
 
 
+@pytest.mark.proof
 def test_ids_in_a_header_of_records_without_keys(
     routed_streams: CreateStream, routers: Routers, workers: Workers, rng: random.Random
 ) -> None:

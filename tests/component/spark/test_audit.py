@@ -157,6 +157,7 @@ SPOILED: Sequence[tuple[Callable[[list[Message]], list[Message]], dict[str, int]
 )
 
 
+@pytest.mark.proof
 def test_a_seeded_defect_is_told_and_nothing_else(
     spark: SparkSession, streams: CreateStream
 ) -> None:

@@ -75,6 +75,7 @@ def expected(records: list[Record]) -> list[tuple[object, ...]]:
 # -- batches -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 def test_a_read_of_everything_is_that_of_sparks_own_source(
     spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_read_of_everything_is_that_of_sparks_own_source(
     assert sorted(ours.collect()) == sorted(theirs.collect())
 
 
+@pytest.mark.proof
 def test_a_filtered_read_is_that_of_everything_filtered(
     spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
 ) -> None:

@@ -89,6 +89,7 @@ def land_small(spark: SparkSession, stream: TestStream, output: Path) -> LandRes
     )
 
 
+@pytest.mark.proof
 def test_what_is_committed_lands_once_and_unchanged(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_relative_path_is_one_of_this_process(
     assert (tmp_path / "landed.checkpoint" / "spark" / "commits" / "0").exists()
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)  # about ten Spark sessions in sequence
 @pytest.mark.parametrize(
     "steps", [HALF_PUBLISHED, matrix(landing.STEPS)], ids=["half published", "each"]

@@ -105,6 +105,7 @@ def process(
     return process_group([*module, *where, str(table.warehouse), *step])
 
 
+@pytest.mark.proof
 def test_what_is_committed_lands_once_in_few_files(
     spark: SparkSession, streams: CreateStream, table: Place
 ) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from dedupe_crds.status.exit_code import ExitCode
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
@@ -24,6 +26,7 @@ def pass_through(stream: TestStream, workers: Workers, messages: list[Message]) 
     workers.start(stream).wait_until_caught_up()
 
 
+@pytest.mark.proof
 def test_every_partition_is_deduplicated_by_its_own_worker(
     streams: CreateStream, workers: Workers
 ) -> None:
@@ -78,6 +81,7 @@ def test_a_worker_told_to_stop_leaves_no_transaction_half_done(
     judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
 
 
+@pytest.mark.proof
 def test_anything_kafka_holds_passes_as_it_is(streams: CreateStream, workers: Workers) -> None:
     stream = streams()
     pass_through(stream, workers, list(hostile(SEED, 2_000)))
@@ -87,6 +91,7 @@ def test_anything_kafka_holds_passes_as_it_is(streams: CreateStream, workers: Wo
     assert {value for record in raw for _, value in record.headers} >= {None, b""}
 
 
+@pytest.mark.proof
 def test_headers_keep_their_order_repeats_and_nulls(
     streams: CreateStream, workers: Workers
 ) -> None:

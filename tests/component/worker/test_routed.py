@@ -26,6 +26,7 @@ DAY_MS = 86_400_000
 NOW_MS = 1_790_000_000_000
 
 
+@pytest.mark.proof
 def test_each_duplicate_is_in_its_topic_once_with_what_it_repeats(
     routing: CreateStream, workers: Workers
 ) -> None:

@@ -73,6 +73,7 @@ def with_password(
     return workers.start(stream, arguments=["--kafka-properties", properties])
 
 
+@pytest.mark.proof
 def test_a_stream_behind_tls_and_a_password_is_deduplicated(
     secured: SecuredBroker, stream: TestStream, workers: Workers
 ) -> None:

@@ -1,46 +1,53 @@
-"""A run orders its tests, and tells which it left out and which it tried a second time."""
+"""A run orders its tests, and tells which it left to which command."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.layers import MOST_SECOND_ATTEMPTS, REPORTS, Report, read
+from tests.support.layers import FIFTHS, REPORTS, Report, in_fifth, read
 
 pytest_plugins = "pytester"
 
 ROOT = Path(__file__).parents[3]
 
 CONFTEST = """
-from tests.support.layers import Layers
+from tests.support.layers import Layers, add_option
+
+def pytest_addoption(parser):
+    add_option(parser)
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "matrix: many of a kind")
+    for marker in ("proof", "later", "matrix"):
+        config.addinivalue_line("markers", marker)
     config.pluginmanager.register(Layers(config))
 """
 
-# Each test of chance fails at its first attempt only.
-CHANCE = """
+REAL = """
 import pytest
 
-attempts = {{}}
+@pytest.mark.proof
+@pytest.mark.parametrize("step", [0, pytest.param(1, marks=pytest.mark.matrix)])
+def test_proved(step): pass
 
-@pytest.mark.flaky(reruns=1)
-@pytest.mark.parametrize("number", range({number}))
-def test_of_chance(number):
-    attempts[number] = attempts.get(number, 0) + 1
-    assert attempts[number] > 1, "the first attempt"
+def test_one_more(): pass
 """
 
-MATRIX = """
+UNIT = """
 import pytest
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("step", range(3))
-def test_at_each_step(step): pass
+def test_of_the_product(): pass
 
-def test_of_one_kind(): pass
+@pytest.mark.later
+def test_of_the_tests(): pass
 """
+
+PROVED = {
+    "tests/faults/test_real.py::test_proved[0]",
+    "tests/unit/test_unit.py::test_of_the_product",
+}
+LATER = {"tests/faults/test_real.py::test_one_more", "tests/unit/test_unit.py::test_of_the_tests"}
+MATRIX = {"tests/faults/test_real.py::test_proved[1]"}
 
 
 @pytest.fixture
@@ -48,26 +55,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
     monkeypatch.setenv(REPORTS, str(pytester.path / "reports"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the processes of xdist
     pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(**{"tests/faults/test_real": REAL, "tests/unit/test_unit": UNIT})
     return pytester
-
-
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(MOST_SECOND_ATTEMPTS, 0), (MOST_SECOND_ATTEMPTS + 1, 1)],
-    ids=["few enough", "too many"],
-)
-def test_a_run_fails_above_two_second_attempts_and_lists_them(
-    run: pytest.Pytester, number: int, code: int
-) -> None:
-    run.makepyfile(CHANCE.format(number=number))
-    done = run.runpytest_inprocess("-p", "no:cacheprovider")
-    assert done.ret == code
-    said = done.stdout.str()
-    assert f"{number} tests had a second attempt:" in said
-    for each in range(number):
-        assert f"test_of_chance[{each}]" in said
-    assert ("FAILED: more than 2 second attempts" in said) == bool(code)
-    assert len(read(run.path / "reports").second_attempts) == number
 
 
 def test_those_of_spark_come_after_those_that_wait_and_short_ones_last(
@@ -75,56 +64,89 @@ def test_those_of_spark_come_after_those_that_wait_and_short_ones_last(
 ) -> None:
     for folder in ("component/spark", "component/worker", "unit"):
         path = run.path / "tests" / folder
-        path.mkdir(parents=True)
+        path.mkdir(parents=True, exist_ok=True)
         (path / f"test_{path.name}.py").write_text("def test(): pass")
-    done = run.runpytest_inprocess("-p", "no:cacheprovider", "--verbose")
-    found = [line.split("::")[0] for line in done.outlines if "PASSED" in line]
+    done = run.runpytest_inprocess("-p", "no:cacheprovider", "--verbose", "-k", "test")
+    found = [
+        line.split("::")[0] for line in done.outlines if line.endswith("%]") and "::test " in line
+    ]
     assert [Path(each).stem for each in found] == ["test_worker", "test_spark", "test_unit"]
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["one process", "xdist"])
-def test_tests_of_the_matrix_are_counted_and_named(
-    run: pytest.Pytester, processes: list[str]
+@pytest.mark.parametrize(
+    ("only", "ran", "left"),
+    [
+        ("proof and not matrix", PROVED, {"make test-all": LATER, "make test-matrix": MATRIX}),
+        ("not proof and not matrix", LATER, {"make test": PROVED, "make test-matrix": MATRIX}),
+        ("matrix", MATRIX, {"make test": PROVED, "make test-all": LATER}),
+    ],
+)
+def test_each_test_is_of_one_command(
+    run: pytest.Pytester, only: str, ran: set[str], left: dict[str, set[str]]
 ) -> None:
-    run.makepyfile(MATRIX)
-    started = run.runpytest_subprocess if processes else run.runpytest_inprocess
-    done = started("-m", "not matrix", "-p", "no:cacheprovider", *processes)
-    done.assert_outcomes(passed=1, deselected=0 if processes else 3)
-    done.stdout.fnmatch_lines(["3 tests of the matrix did not run: make test-matrix"])
-    assert len(read(run.path / "reports").matrix) == 3
+    run.runpytest_inprocess("-m", only, "-p", "no:cacheprovider")
+    report = read(run.path / "reports")
+    assert report.tests.keys() == ran
+    assert report.left == left
 
 
-def test_a_run_without_anything_of_note_says_nothing(run: pytest.Pytester) -> None:
-    run.makepyfile("def test_of_one_kind(): pass")
-    done = run.runpytest_inprocess("-p", "no:cacheprovider")
-    assert "matrix" not in done.stdout.str()
-    assert "second attempt" not in done.stdout.str()
+def test_processes_of_xdist_report_as_one_run(run: pytest.Pytester) -> None:
+    run.runpytest_subprocess("-m", "proof and not matrix", "-p", "no:cacheprovider", "-n", "1")
+    report = read(run.path / "reports")
+    assert report.tests.keys() == PROVED
+    assert report.left == {"make test-all": LATER, "make test-matrix": MATRIX}
 
 
-def test_the_runs_of_make_test_are_reported_as_one(tmp_path: Path) -> None:
-    """Each of them leaves the same tests to the matrix; their second attempts add up."""
-    Report({"a", "b"}, [("x", "late")]).save(tmp_path)
-    Report({"b", "c"}, [("y", "late"), ("z", "late")]).save(tmp_path)
-    whole = read(tmp_path)
-    assert whole.matrix == {"a", "b", "c"}
-    assert whole.failed
-    assert whole.lines()[-1] == "3 tests of the matrix did not run: make test-matrix"
+def test_the_five_fifths_are_all_tests_and_each_file_is_in_one(run: pytest.Pytester) -> None:
+    for number in range(20):
+        (run.path / f"tests/faults/test_{number}.py").write_text(
+            "def test(): pass\ndef test_2(): pass"
+        )
+    found: list[set[str]] = []
+    for commit in range(FIFTHS):
+        reports = run.path / "reports"
+        run.runpytest_inprocess("-p", "no:cacheprovider", "--fifth", f"{commit:040x}")
+        found.append({each.partition("::")[0] for each in read(reports).tests})
+        for path in reports.iterdir():
+            path.unlink()
+    files = {f"tests/faults/test_{number}.py" for number in range(20)}
+    assert files | {"tests/faults/test_real.py", "tests/unit/test_unit.py"} == set.union(*found)
+    assert sum(map(len, found)) == 22
+
+
+def test_a_commit_chooses_its_fifth_by_its_whole_hash() -> None:
+    chosen = {int(each, 16) % FIFTHS for each in ("a0", "a1", "b1") if in_fifth("tests/a.py", each)}
+    assert len(chosen) <= 1
+    assert any(in_fifth("tests/a.py", f"{each:x}") for each in range(FIFTHS))
+
+
+def test_the_runs_of_a_command_are_reported_as_one(tmp_path: Path) -> None:
+    """Each leaves tests to other commands, and another run of this command may have run them."""
+    Report({"make test-all": {"a", "b"}}, {"x": 1.0}).save(tmp_path)
+    Report({"make test-all": {"b", "c", "x"}, "make test-matrix": {"m"}}, {"a": 1.0}).save(tmp_path)
+    assert read(tmp_path).lines() == [
+        "did not run: 2 tests of make test-all",
+        "did not run: 1 tests of make test-matrix",
+    ]
     assert all(json.loads(path.read_text()) for path in tmp_path.iterdir())
 
 
-def test_the_time_of_each_folder_and_stage_is_told(run: pytest.Pytester) -> None:
-    run.makepyfile(
-        **{
-            "tests/unit/part/deep/test_a": "import time\ndef test_slow(): time.sleep(0.2)",
-            "tests/unit/test_b": "def test_fast(): pass",
-        }
-    )
-    run.runpytest_inprocess("-p", "no:cacheprovider")
-    reports = run.path / "reports"
-    (reports / "stages.txt").write_text("lint 30\nsimulate 42\n")
-    whole = read(reports)
-    assert list(whole.folders) == ["tests/unit/part", "tests/unit"]
-    assert 0.2 <= whole.folders["tests/unit/part"] < 30
+def test_a_run_by_hand_says_what_it_left(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(REPORTS)
+    done = run.runpytest_inprocess("-p", "no:cacheprovider", "-m", "not matrix")
+    done.stdout.fnmatch_lines(["did not run: 1 tests of make test-matrix"])
+    assert "make test-all" not in done.stdout.str()
+
+
+def test_the_time_of_each_folder_and_stage_is_told(tmp_path: Path) -> None:
+    Report(
+        tests={"tests/unit/part/deep/test_a.py::test_slow": 60.0, "tests/unit/test_b.py::test": 0.1}
+    ).save(tmp_path)
+    (tmp_path / "stages.txt").write_text("lint 30\nsimulate 42\n")
+    whole = read(tmp_path)
+    assert whole.folders == {"tests/unit/part": 60.0, "tests/unit": 0.1}
     assert whole.stages == {"lint": 30.0, "simulate": 42.0}
     assert "    0.7  simulate" in whole.lines()
 

@@ -52,6 +52,7 @@ def assert_restored(stream: Scene, aws: AwsScene) -> None:
     assert stream.mounted_claim("orders-1") == "orders-1-1"
 
 
+@pytest.mark.proof
 def test_a_snapshot_is_complete_with_both_partitions_and_their_stamps(
     stream: Scene, aws: AwsScene
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_snapshot_is_complete_with_both_partitions_and_their_stamps(
         assert tags["dedupestream.io/snapshot-uid"] == stream.snapshot("s")["metadata"]["uid"]
 
 
+@pytest.mark.proof
 def test_a_lost_volume_is_made_from_its_snapshot(stream: Scene, aws: AwsScene) -> None:
     stream.add_snapshot("s")
     stream.rest()

@@ -105,6 +105,7 @@ def failed(scene: Scene, name: str = "a") -> str:
     return download.error
 
 
+@pytest.mark.proof
 def test_the_store_is_as_it_was(stored: Scene) -> None:
     files = files_of(next(stored.state.checkpoints.iterdir()) / "db")
     stored.restore("a").run(Event())

@@ -72,6 +72,7 @@ def assert_whole(scene: Scene, checkpoint: Path, manifest: Manifest) -> None:
         assert (len(content), content) == (entry.size, path.read_bytes())
 
 
+@pytest.mark.proof
 def test_every_file_is_there_and_the_manifest_was_written_last(scene: Scene) -> None:
     checkpoint = scene.checkpoint(1, 2)
     manifest = scene.upload("a", checkpoint)

@@ -20,13 +20,16 @@ from dedupe_worker.store.external_sort import make_entries, write_run
 from dedupe_worker.store.state_dir import StateDirectory
 from dedupe_worker.supervisor import Supervisor
 from tests.simulation.disk import Volume
+from tests.support.layers import later
 from tests.unit.crds.manifests import MINIMAL
 from tests.unit.worker.bootstrap.test_job import DAY_MS, bootstrap, target, write_files
 from tests.unit.worker.store.test_checkpoint_restore import IDENTITY, with_checkpoint
 from tests.unit.worker.stores import open_store, random_ids, remember
 
+SEEDS = [*range(5), *map(later, range(5, 20))]
 
-@pytest.mark.parametrize("seed", range(20))
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_store_that_was_flushed_is_there(tmp_path: Path, seed: int) -> None:
     volume = Volume(tmp_path / "home", "p0")
     store = open_store(volume.path / "db")
@@ -39,7 +42,7 @@ def test_a_store_that_was_flushed_is_there(tmp_path: Path, seed: int) -> None:
     reopened.close()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_checkpoint_that_was_made_is_there(tmp_path: Path, seed: int) -> None:
     volume = Volume(tmp_path / "home", "p0")
     with_checkpoint(volume.path)
@@ -47,7 +50,7 @@ def test_a_checkpoint_that_was_made_is_there(tmp_path: Path, seed: int) -> None:
     assert restore_from_checkpoint(left, IDENTITY, OffsetRange(0, 1500))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_checkpoint_that_replaced_the_store_is_there_and_read_in_full(
     tmp_path: Path, seed: int
 ) -> None:
@@ -63,7 +66,7 @@ def test_a_checkpoint_that_replaced_the_store_is_there_and_read_in_full(
     store.close()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_run_that_was_written_is_there(tmp_path: Path, seed: int) -> None:
     volume = Volume(tmp_path / "home", "p0")
     path = volume.path / "run-000000.npy"
@@ -71,7 +74,7 @@ def test_a_run_that_was_written_is_there(tmp_path: Path, seed: int) -> None:
     assert (volume.after_power_loss(Random(seed)).path / path.name).exists()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_bootstrap_that_is_recorded_has_its_store(tmp_path: Path, seed: int) -> None:
     volume = Volume(tmp_path / "home", "p0")
     write_files(volume.path / "files", [DAY_MS] * 10)

@@ -55,6 +55,11 @@ def matrix(*values: object) -> ParameterSet:
     return pytest.param(*values, marks=pytest.mark.matrix)
 
 
+def later(*values: object) -> ParameterSet:
+    """Return values of a parameter of a unit that `make test` leaves to `make test-all`."""
+    return pytest.param(*values, marks=pytest.mark.later)
+
+
 @dataclass
 class Report:
     """What a run left to another command, and the times of what it ran.

@@ -61,7 +61,6 @@ def traffic(stream: TestStream, *, scattered: bool) -> Iterator[None]:
 
 
 @pytest.mark.matrix  # the simulation of the change, and workers that nobody stopped
-@pytest.mark.timeout(900)  # the machine is busy with other tests
 def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_path: Path) -> None:
     with traffic(change.stream, scattered=False):
         with change.fleet() as fleet:
@@ -95,7 +94,6 @@ def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_p
     assert {record.partition for record in change.stream.clean()} == set(range(4))
 
 
-@pytest.mark.timeout(600)
 def test_workers_that_nobody_has_stopped_are_fenced(change: Change, workers: FaultWorkers) -> None:
     """As on nodes that are cut off: they read the input until the new workers take over."""
     stream = change.stream

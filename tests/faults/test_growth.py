@@ -98,7 +98,6 @@ class Run:
         wait_for(
             grown,
             "the growth is done",
-            deadline_seconds=240,
             explain=lambda: f"{fleet.notes()}\n{fleet.view()}",
         )
 
@@ -127,7 +126,6 @@ class Run:
         verdict.assert_exactly_once()
 
 
-@pytest.mark.timeout(900)  # the machine is busy with other tests
 @pytest.mark.parametrize("runs", [2, matrix(10)])
 def test_kills_restarts_and_lost_volumes(stream: RoutedStream, tmp_path: Path, runs: int) -> None:
     """Each run is killed while it grows; between two runs the volume of a partition is lost."""

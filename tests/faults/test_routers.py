@@ -55,7 +55,6 @@ def assert_routed_once(stream: RoutedStream) -> None:
     assert verdict.expected > 500
 
 
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 @pytest.mark.parametrize("kills", [5, matrix(20)])
 def test_random_kills(routed_streams: CreateStream, routers: Routers, kills: int) -> None:
     rng = random.Random(SEED)
@@ -72,7 +71,6 @@ def test_random_kills(routed_streams: CreateStream, routers: Routers, kills: int
     assert_routed_once(stream)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "step",
     [
@@ -95,7 +93,6 @@ def test_a_kill_at_each_step(
     assert_routed_once(stream)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("step", [RouterStep.READ, matrix(RouterStep.PRODUCED)])
 def test_a_router_that_was_taken_for_dead_commits_nothing(
     routed_streams: CreateStream, routers: Routers, step: RouterStep
@@ -138,10 +135,9 @@ def wait_until_all_move(stream: RoutedStream) -> None:
         ]
         return all(now[name].get(n, 0) > before[name].get(n, 0) for name, n in places)
 
-    wait_for(all_moved, "the other router reads all partitions", deadline_seconds=120)
+    wait_for(all_moved, "the other router reads all partitions")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("rounds", [4, matrix(20)])
 def test_members_join_and_leave(
     routed_streams: CreateStream, routers: Routers, rounds: int

@@ -63,7 +63,6 @@ def wait_until_at_rest(database: Path) -> None:
     wait_for(at_rest, "its files are at rest", poll_seconds=1.0)
 
 
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 @pytest.mark.parametrize("damaged", ["SST", matrix("MANIFEST"), matrix("CURRENT")])
 def test_a_damaged_store_is_rebuilt_or_recovered(
     streams: CreateStream, workers: FaultWorkers, damaged: str

@@ -10,8 +10,6 @@ from tests.component.chart.rendering import Object, of_kind, render, template
 from tests.component.chart.values import VALUES
 from tests.support.kubernetes_schemas.schemas import MINORS, errors, refused
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
-
 MONITORING = "monitoring.coreos.com"
 """The API group of the Prometheus operator, which Kubernetes' own schemas do not have."""
 

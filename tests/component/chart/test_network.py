@@ -10,8 +10,6 @@ from dedupe_operator.resources import pod_parts
 from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render
 from tests.support.tables import rows
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
-
 STREAMS = "shop"
 SCRAPER = {"podSelector": {"matchLabels": {"app": "prometheus"}}, "namespaceSelector": {}}
 API_SERVER = "10.0.0.1"

@@ -37,8 +37,6 @@ from tests.component.chart.rendering import (
 from tests.component.chart.values import BY_SERVICES, MONITORED, POD, VALUES
 from tests.unit.crds.manifests import MINIMAL
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
-
 
 def test_helm_lint_has_nothing_to_say() -> None:
     done = helm("lint", "--strict", str(CHART))

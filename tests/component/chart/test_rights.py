@@ -5,8 +5,6 @@ import pytest
 from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render
 from tests.component.chart.rights import documented, granted
 
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
-
 OPERATOR = "dedupestream-operator"
 CLUSTER = f"{OPERATOR}-cluster"
 

@@ -69,9 +69,9 @@ def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
         with PacedProducer(
             stream.bootstrap_servers, stream.input_topic, traffic, messages_per_second=2_000
         ) as producer:
-            wait_for(lambda: fleet.views()[0].consumed, "records read", deadline_seconds=90)
+            wait_for(lambda: fleet.views()[0].consumed, "records read")
             os.kill(killed, signal.SIGKILL)
-            wait_for(lambda: fleet.views()[0].restarts == 1, "a restart", deadline_seconds=90)
+            wait_for(lambda: fleet.views()[0].restarts == 1, "a restart")
             producer.finish(60)
         fleet.wait_drained()
 

@@ -52,7 +52,6 @@ def assert_exact(stream: RoutedStream) -> None:
 
 
 @pytest.mark.matrix  # tests/faults/test_growth.py
-@pytest.mark.timeout(600)
 def test_a_stream_grows_under_traffic(routed_streams: CreateStream, tmp_path: Path) -> None:
     stream = routed_streams(
         inputs=INPUTS,

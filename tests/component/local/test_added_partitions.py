@@ -91,7 +91,7 @@ def test_what_is_added_waits_until_it_is_accepted_and_no_worker_is_restarted(
         )
         assert all("partitions 2-3" in each for each in unread_reasons(fleet))
         assert any("addedPartitions" in note for note in fleet.notes())
-        fleet.wait_ready(30)
+        fleet.wait_ready(HANG_SECONDS)
         fleet.wait_drained()
         assert len(stream.clean()) == IDS, "nothing of the new partitions has passed"
 

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.layers import Layers, add_option
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
+from tests.support.processes.brokers import lasting_broker
+from tests.support.run_limit import end_in_time
 
 # Every run tries the same examples, so that a failure comes from a change; `pytest --hypothesis-profile=explore` tries
 # others. There is no time limit for an example, as that depends on the machine.
@@ -30,23 +32,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know which command runs which test, and report at the end what was left to another one."""
+    """Know which command runs which test, and end a run that hangs."""
     config.pluginmanager.register(Layers(config))
+    end_in_time(config)
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """Run one broker for the session; a test that kills brokers starts its own."""
-    # No test kills it, so its session may be long: on a machine that is busy with tests it may hang longer than a
-    # short session.
-    directory = tmp_path_factory.mktemp("broker")
-    with EmbeddedBroker(directory, heap="512m", session_seconds=60) as running:
+    with lasting_broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 
 def is_led(admin: AdminClient, topic: str) -> bool:
     """Return whether the broker, not only the controller, knows all leaders."""
-    found = admin.list_topics(topic, timeout=30).topics[topic]
+    found = admin.list_topics(topic, timeout=HANG_SECONDS).topics[topic]
     return found.error is None and all(
         partition.leader >= 0 for partition in found.partitions.values()
     )
@@ -65,12 +65,14 @@ def topics(broker: EmbeddedBroker) -> Iterator[CreateTopic]:
         name = f"{name_hint}-{uuid4().hex[:8]}"
         config = {key: str(value) for key, value in configs.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-        admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
+        admin.create_topics([topic], operation_timeout=HANG_SECONDS)[name].result(
+            timeout=HANG_SECONDS
+        )
         created.append(name)
         wait_for(lambda: is_led(admin, name), f"the broker knows {name}")
         return name
 
     yield create
     if created:
-        for deleted in admin.delete_topics(created, operation_timeout=30).values():
-            deleted.result(timeout=30)
+        for deleted in admin.delete_topics(created, operation_timeout=HANG_SECONDS).values():
+            deleted.result(timeout=HANG_SECONDS)

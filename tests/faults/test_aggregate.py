@@ -16,6 +16,7 @@ from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.faults.seed import SEED
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.postgres.aggregate_truth import Truth, job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
 from tests.support.postgres.aggregating import BATCH, RESULT_SIZE, STEPS
@@ -27,14 +28,12 @@ from tests.support.postgres.server import (
     running_postgres,
 )
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce_in_transaction
 
 __all__ = ["database", "postgres_server"]
 
 PARTITIONS = 2
-DEADLINE_SECONDS = 180
 SMALL_BATCH = 300
 LARGE_BATCH = 5_000
 JOB = job("flights", slide="30m")
@@ -77,7 +76,7 @@ class Runs:
     def finish(self) -> None:
         """Run the job on the rest."""
         with self.start(batch=LARGE_BATCH) as last:
-            assert last.wait(DEADLINE_SECONDS) == 0
+            assert last.wait(HANG_SECONDS) == 0
 
     def checkpoint(self) -> Path | None:
         """Return the directory in which Spark records the progress of the run."""
@@ -123,7 +122,6 @@ def check_is_part(database: TestDatabase, wanted: AggregateJob, expected: Truth)
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)  # about eight Spark sessions in sequence
 @pytest.mark.parametrize(
     "steps", [BOTH_SIDES_OF_A_COMMIT, matrix(tuple(STEPS))], ids=["the commit", "each"]
 )
@@ -136,7 +134,7 @@ def test_killed_at_each_step_the_table_is_the_truth(
 
     for step in steps:
         with runs.start(step) as dying:
-            assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL, step
+            assert dying.wait(HANG_SECONDS) == -signal.SIGKILL, step
         wait_until_noticed(database)
         assert (counted(database) > seen) == step.startswith("after"), step
         check_is_part(database, JOB, expected)
@@ -156,12 +154,10 @@ def wait_until_noticed(database: TestDatabase) -> None:
     wait_for(
         lambda: not database.rows(sessions),
         "no session is left",
-        deadline_seconds=DEADLINE_SECONDS,
     )
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(900)  # about five Spark sessions in sequence
 def test_killed_at_random_moments_the_table_is_the_truth(
     stream: TestStream, database: TestDatabase, runs: Runs
 ) -> None:
@@ -181,7 +177,6 @@ def test_killed_at_random_moments_the_table_is_the_truth(
     check(database, JOB, expected)
 
 
-@pytest.mark.timeout(600)  # two Spark sessions in sequence
 def test_a_batch_that_exceeds_what_sparks_driver_accepts_is_counted_in_parts(
     stream: TestStream, database: TestDatabase, tmp_path: Path
 ) -> None:
@@ -192,7 +187,7 @@ def test_a_batch_that_exceeds_what_sparks_driver_accepts_is_counted_in_parts(
     runs = Runs(stream, database, tmp_path, wanted, env={RESULT_SIZE: "600k"})
 
     with runs.start("after its commit", batch=LARGE_BATCH) as dying:
-        assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+        assert dying.wait(HANG_SECONDS) == -signal.SIGKILL
     wait_until_noticed(database)
     assert 0 < counted(database) < 3_000, "the batch was not divided"
     check_is_part(database, wanted, expected)
@@ -201,7 +196,6 @@ def test_a_batch_that_exceeds_what_sparks_driver_accepts_is_counted_in_parts(
     check(database, wanted, expected)
 
 
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_when_every_task_fails_once_and_is_tried_again_the_table_is_the_truth(
     stream: TestStream, database: TestDatabase, tmp_path: Path
 ) -> None:
@@ -213,7 +207,6 @@ def test_when_every_task_fails_once_and_is_tried_again_the_table_is_the_truth(
     check(database, JOB, expected)
 
 
-@pytest.mark.timeout(600)  # about two Spark sessions in sequence
 def test_when_sparks_checkpoint_is_lost_the_database_tells_where_to_go_on(
     stream: TestStream, database: TestDatabase, runs: Runs
 ) -> None:
@@ -226,7 +219,7 @@ def test_when_sparks_checkpoint_is_lost_the_database_tells_where_to_go_on(
         assert checkpoint is not None
         # At once, as Spark still writes into it.
         checkpoint.parent.rename(checkpoint.parent.with_name("lost"))
-        robbed.wait(DEADLINE_SECONDS)
+        robbed.wait(HANG_SECONDS)
     check_is_part(database, JOB, expected)
 
     runs.finish()
@@ -241,7 +234,6 @@ def wait_for_more(database: TestDatabase, running: subprocess.Popen[str]) -> Non
     )
 
 
-@pytest.mark.timeout(600)  # a server that stands still, and a Spark session
 def test_when_postgresql_restarts_in_the_middle_the_same_run_goes_on(
     stream: TestStream, tmp_path: Path
 ) -> None:
@@ -254,6 +246,6 @@ def test_when_postgresql_restarts_in_the_middle_the_same_run_goes_on(
                 wait_for_more(database, running)
                 server.stop()
                 server.start()
-            assert running.wait(DEADLINE_SECONDS) == 0
+            assert running.wait(HANG_SECONDS) == 0
 
         check(database, JOB, expected)

@@ -90,7 +90,6 @@ def test_what_is_read_again_in_observe_mode_is_dropped_as_often_as_it_was_passed
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_workers_killed_at_any_moment_have_lost_nothing(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:

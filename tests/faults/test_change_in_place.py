@@ -17,6 +17,7 @@ from dedupe_local.state_dir import StateDir
 from tests.faults.seed import SEED
 from tests.faults.test_growth import MOST_RECORDS, Run, without_keys
 from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.patience import HANG_SECONDS
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, PacedProducer, retries
 
@@ -61,11 +62,10 @@ def traffic(stream: TestStream, *, scattered: bool) -> Iterator[None]:
 
 
 @pytest.mark.matrix  # the simulation of the change, and workers that nobody stopped
-@pytest.mark.timeout(900)  # the machine is busy with other tests
 def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_path: Path) -> None:
     with traffic(change.stream, scattered=False):
         with change.fleet() as fleet:
-            fleet.wait_ready(120)
+            fleet.wait_ready(HANG_SECONDS)
             change.watch(fleet, 3)
             change.kill_one(fleet)
         before, state = tmp_path / "before", StateDir(change.root).partition(1)
@@ -86,7 +86,7 @@ def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_p
         change.lose_volume(1)
         shutil.copytree(before, state)
         with change.fleet() as fleet:
-            fleet.wait_ready(120)
+            fleet.wait_ready(HANG_SECONDS)
             change.watch(fleet, 3)
     with change.fleet() as fleet:
         fleet.wait_drained()
@@ -96,7 +96,6 @@ def test_kills_restarts_and_volumes_that_are_lost_or_older(change: Change, tmp_p
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(600)
 def test_workers_that_nobody_has_stopped_are_fenced(change: Change, workers: FaultWorkers) -> None:
     """As on nodes that are cut off: they read the input until the new workers take over."""
     stream = change.stream

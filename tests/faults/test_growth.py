@@ -21,7 +21,7 @@ from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.routers import RoutedStream
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, PacedProducer, retries
@@ -98,7 +98,6 @@ class Run:
         wait_for(
             grown,
             "the growth is done",
-            deadline_seconds=240,
             explain=lambda: f"{fleet.notes()}\n{fleet.view()}",
         )
 
@@ -128,14 +127,13 @@ class Run:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)  # the machine is busy with other tests
 @pytest.mark.parametrize("runs", [2, matrix(10)])
 def test_kills_restarts_and_lost_volumes(stream: RoutedStream, tmp_path: Path, runs: int) -> None:
     """Each run is killed while it grows; between two runs the volume of a partition is lost."""
     run = Run(stream, tmp_path / "state", random.Random(SEED))
     with traffic(stream):
         with run.fleet() as fleet:
-            fleet.wait_ready(120)
+            fleet.wait_ready(HANG_SECONDS)
             run.watch(fleet, 3)
         run.ask_for(4)
         for _ in range(runs):
@@ -152,7 +150,7 @@ def test_kills_restarts_and_lost_volumes(stream: RoutedStream, tmp_path: Path, r
             pid = fleet.pid(4)
             if pid:
                 os.kill(pid, signal.SIGKILL)
-            fleet.wait_ready(120)
+            fleet.wait_ready(HANG_SECONDS)
             run.watch(fleet, 3)
     with run.fleet() as fleet:
         fleet.wait_drained()

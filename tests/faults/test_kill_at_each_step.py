@@ -27,8 +27,9 @@ from tests.support.crashes.aftermath import (
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -245,7 +246,9 @@ def checkpoints(worker: WorkerProcess) -> list[Path]:
 
 def post_checkpoint(worker: WorkerProcess) -> httpx.Response:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    return HTTP.post(f"http://{worker.endpoint()}/checkpoint", headers=headers, timeout=30)
+    return HTTP.post(
+        f"http://{worker.endpoint()}/checkpoint", headers=headers, timeout=HANG_SECONDS
+    )
 
 
 def test_killed_while_it_reads_the_tail(streams: CreateStream, workers: FaultWorkers) -> None:

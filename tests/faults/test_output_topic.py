@@ -20,6 +20,7 @@ from tests.support.crashes.aftermath import (
 )
 from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.crashes.steps import Crash, Step
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.topic_changes import create_topic, delete_records, delete_topic
@@ -38,7 +39,7 @@ def send_old(stream: TestStream, key: bytes) -> None:
     """Send a record whose timestamp is of the year 1970."""
     producer = Producer({"bootstrap.servers": stream.bootstrap_servers})
     producer.produce(stream.input_topic, b"old", key, 0, timestamp=1_000)
-    assert producer.flush(60) == 0
+    assert producer.flush(HANG_SECONDS) == 0
 
 
 def assert_rebuilt_for(worker: WorkerProcess, reason: str) -> None:

@@ -36,7 +36,6 @@ def let_live(worker: WorkerProcess, rng: random.Random) -> str:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 @pytest.mark.parametrize("kills", [6, matrix(20)])
 def test_random_kills_in_one_run(streams: CreateStream, workers: FaultWorkers, kills: int) -> None:
     rng = random.Random(SEED)

@@ -12,6 +12,7 @@ from dedupe_ids.extract import pack_id
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import (
+    assert_undisturbed,
     fault_met,
     judged,
     logged,
@@ -95,7 +96,7 @@ def test_what_was_lost_is_added_and_what_was_invented_is_removed(
     after = reconcile(worker, "two")
     assert (after.added, after.removed) == (0, 0)
     assert after.records == len(stream.clean())
-    assert [line["request"] for line in logged(worker, "full reconcile starts")] == ["two"]
+    assert {line["request"] for line in logged(worker, "full reconcile starts")} == {"two"}
     status = worker.status()
     assert status.reconcile is not None
     assert (status.reconcile.reason, status.reconcile.remaining) == ("Full", 0)
@@ -112,8 +113,8 @@ def test_one_that_is_not_full_reads_the_tail_and_leaves_the_rest(
     found = reconcile(worker, "tail", full=False)
     assert (found.added, found.removed, found.full) == (0, 0, False)
     assert logged(worker, "full reconcile starts") == []
-    assert len(logged(worker, "caught up")) == 2, "each in its own session"
-    assert logged(worker, "session failed") == []
+    assert len(logged(worker, "caught up")) >= 2, "each in its own session"
+    assert_undisturbed(worker)
     stream.send(messages())
     wait_until_passed(stream, worker)
     judged(stream)
@@ -242,7 +243,7 @@ def test_without_room_it_is_given_up_and_the_stream_goes_on(
         assert list(volume.path.iterdir()) == []
     assert (found.added, found.removed) == (0, 0)
     assert 'reason="DiskFull"' in worker.get("/metrics").text
-    assert logged(worker, "session failed") == []
+    assert_undisturbed(worker)
 
     found = reconcile(worker, "two")
     assert (found.added, found.removed, found.error) == (LOST, INVENTED, None)

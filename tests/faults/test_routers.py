@@ -11,7 +11,7 @@ from tests.faults.seed import SEED
 from tests.support.checker.routing import judge_routing
 from tests.support.crashes.crashing_router import RouterCrash, RouterStep
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.routers import RoutedStream, RouterProcess, Routers
 from tests.support.traffic.traffic import PacedProducer, retries
 
@@ -55,7 +55,6 @@ def assert_routed_once(stream: RoutedStream) -> None:
     assert verdict.expected > 500
 
 
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 @pytest.mark.parametrize("kills", [5, matrix(20)])
 def test_random_kills(routed_streams: CreateStream, routers: Routers, kills: int) -> None:
     rng = random.Random(SEED)
@@ -73,7 +72,6 @@ def test_random_kills(routed_streams: CreateStream, routers: Routers, kills: int
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "step",
     [
@@ -96,7 +94,6 @@ def test_a_kill_at_each_step(
     assert_routed_once(stream)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("step", [RouterStep.READ, matrix(RouterStep.PRODUCED)])
 def test_a_router_that_was_taken_for_dead_commits_nothing(
     routed_streams: CreateStream, routers: Routers, step: RouterStep
@@ -139,10 +136,9 @@ def wait_until_all_move(stream: RoutedStream) -> None:
         ]
         return all(now[name].get(n, 0) > before[name].get(n, 0) for name, n in places)
 
-    wait_for(all_moved, "the other router reads all partitions", deadline_seconds=120)
+    wait_for(all_moved, "the other router reads all partitions")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("rounds", [4, matrix(20)])
 def test_members_join_and_leave(
     routed_streams: CreateStream, routers: Routers, rounds: int

@@ -10,7 +10,8 @@ import pytest
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
 from tests.support.checker.routing import judge_routing
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.brokers import mortal_broker
 from tests.support.processes.routers import RoutedStream, Routers
 from tests.support.traffic.traffic import retries
 
@@ -22,12 +23,11 @@ ROUND = 3_000
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """Run a broker that this test may kill."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("mortal-broker")) as running:
+    with mortal_broker(tmp_path_factory.mktemp("mortal-broker")) as running:
         yield running
 
 
 @pytest.mark.matrix  # test_broker.py, and the simulation of routers
-@pytest.mark.timeout(600)
 def test_a_broker_that_is_killed_costs_no_record_and_brings_none_twice(
     routed_streams: CreateStream, routers: Routers, broker: EmbeddedBroker
 ) -> None:
@@ -50,7 +50,7 @@ def test_a_broker_that_is_killed_costs_no_record_and_brings_none_twice(
                 "it says that the broker is away",
             )
         broker.start()
-    stream.wait_until_routed(deadline_seconds=180)
+    stream.wait_until_routed()
     verdict = judge_routing(stream.raws(), stream.raw())
     verdict.assert_exactly_once()
     assert verdict.expected == 3 * ROUND

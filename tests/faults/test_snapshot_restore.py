@@ -14,6 +14,7 @@ from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import judged, logged, reconciled, wait_until_passed
 from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.admin_calls import admin_arguments
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
 from tests.support.processes.processes import WorkerProcess
@@ -217,7 +218,7 @@ def test_messages_pass_while_a_snapshot_is_uploaded(
     opened = Event()
 
     def held(request: Request, forward: Forward) -> Answer:
-        assert opened.wait(60)
+        assert opened.wait(HANG_SECONDS)
         return forward(request)
 
     bucket.proxy.inject(lambda each: each.method == "PUT", held, times=ALWAYS)

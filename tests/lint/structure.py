@@ -1,4 +1,4 @@
-"""Check the size of modules, functions and folders of the product, and who imports whom in it.
+"""Check the size of modules, functions and folders of the product, who imports whom in it, and how tests wait.
 
 The limits keep the tree readable: a folder is one concept, a module one thing in it. See `imports` for what counts as
 an import.
@@ -6,6 +6,7 @@ an import.
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.lint.checkout import Checkout, Finding, Module
 from tests.lint.imports import cycles, edges, entries, import_graph
@@ -15,6 +16,9 @@ FUNCTION_LINES = 60
 WORKER = "dedupe_worker"
 WORKER_ENTRIES = 20
 WORKER_EDGES = 80
+PATIENCE = Path("tests/support/patience.py")
+# The cluster's tool is no test. Those on it have sleeps that are to go.
+MAY_SLEEP = (PATIENCE, Path("tests/cluster"), Path("tests/e2e"))
 
 
 def check(checkout: Checkout) -> Iterator[Finding]:
@@ -23,6 +27,9 @@ def check(checkout: Checkout) -> Iterator[Finding]:
         yield from _sizes(module)
     yield from _cycles(checkout)
     yield from _worker(checkout)
+    for module in checkout.others("tests"):
+        if not any(module.path.is_relative_to(each) for each in MAY_SLEEP):
+            yield from _sleeps(module)
 
 
 def functions(module: Module) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, int]]:
@@ -59,3 +66,17 @@ def _worker(checkout: Checkout) -> Iterator[Finding]:
         if (count := len(edges(import_graph(checkout.product), WORKER))) > WORKER_EDGES:
             message = f"has {count} import edges between its entries, more than {WORKER_EDGES}"
             yield Finding(WORKER, package, 1, message)
+
+
+def _sleeps(module: Module) -> Iterator[Finding]:
+    """Yield each use of `time.sleep`. In code for another process, which is a string here, there may be one."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="time"), attr="sleep", lineno=line):
+                pass
+            case ast.ImportFrom(module="time", names=names, lineno=line):
+                if all(each.name != "sleep" for each in names):
+                    continue
+            case _:
+                continue
+        yield module.finding(line, f"sleeps: wait with wait_for() or pace() of {PATIENCE}")

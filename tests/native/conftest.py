@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the native path. Without the extension none of them is collected: `make test-all` says so."""
+"""Fixtures of the tests of the native path. Without the extension none is collected: `make test-all` says so."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

@@ -7,10 +7,10 @@ import numpy as np
 from confluent_kafka import Producer
 from dedupe_native._native import Reader, Writer
 
-from dedupe_crds.deadline import Deadline
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
 from tests.support.checker.history import read_partition
+from tests.support.patience import HANG_SECONDS, patience
 
 CreateTopic = Callable[..., str]
 
@@ -28,13 +28,13 @@ def transactional(servers: str, name: str) -> Producer:
 def send(producer: Producer, topic: str, random: Random, records: int) -> None:
     for _ in range(records):
         producer.produce(topic, random.randbytes(500), b"%d" % random.getrandbits(60), 0)
-    assert producer.flush(60) == 0
+    assert producer.flush(HANG_SECONDS) == 0
 
 
 def read_to(reader: Reader, end: int, most: int = 1_000) -> list[int]:
     """Read up to an offset; return the offsets of all records."""
     offsets: list[int] = []
-    deadline = Deadline(60)
+    deadline = patience(60)
     while True:
         read = reader.read(most, 0.0, 0.2)
         assert len(read) <= most

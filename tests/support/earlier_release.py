@@ -10,6 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
+from tests.support.patience import HANG_SECONDS
+
 _TREE: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("crds", "filters", "ids", "kafka", "operator", "worker")
 _TESTS: Final = ("tests/golden", "tests/__init__.py")
@@ -50,7 +52,7 @@ def run_earlier(tree: Path, program: str, *arguments: object) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_SECONDS,
     )
     assert not done.returncode, done.stderr
     return done.stdout

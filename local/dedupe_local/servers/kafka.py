@@ -77,7 +77,7 @@ class EmbeddedBroker:
     topics. Without a port it takes any free port, and keeps that for later starts. `heap` is Java's, such as "512m".
     `host` is the address of this machine that it listens on and advertises: any client that reaches that address has
     full access. `session_seconds` is how long the broker may hang before the controller considers it dead and its
-    partitions lose their leader.
+    partitions lose their leader. `start_seconds` is how long a start may take.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class EmbeddedBroker:
         *,
         host: str = HOST,
         session_seconds: float = _SESSION_SECONDS,
+        start_seconds: float = _START_SECONDS,
     ) -> None:
         self.data_dir = data_dir.absolute()
         self.log_path = self.data_dir / "broker.log"
@@ -95,6 +96,7 @@ class EmbeddedBroker:
         self.host = host
         self._heap = heap
         self._session_seconds = session_seconds
+        self._start_seconds = start_seconds
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -172,7 +174,7 @@ class EmbeddedBroker:
                 [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", properties], output=log
             )
         try:
-            self._wait_until_it_answers(port, Deadline(_START_SECONDS))
+            self._wait_until_it_answers(port, Deadline(self._start_seconds))
         except BaseException:
             self.kill()
             raise

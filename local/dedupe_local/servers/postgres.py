@@ -49,9 +49,13 @@ class EmbeddedPostgres:
     It listens on `host`, an address of this machine. User `test` has all rights with the `password`; no other access is
     possible. URLs hold no password: they name a file from which libpq reads it, unless PGPASSWORD is set. `directory`
     holds that file, the data and `postgres.log`; it must exist and be empty. `port` is 0 until `start`, and then stays.
+    A start and a stop may take `start_seconds`.
     """
 
-    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, directory: Path, host: str = "127.0.0.1", *, start_seconds: float = _START_SECONDS
+    ) -> None:
+        self._start_seconds = start_seconds
         self.host = host
         self.port = 0
         self.password = secrets.token_urlsafe(_PASSWORD_BYTES)
@@ -104,7 +108,7 @@ class EmbeddedPostgres:
             begins = log.tell()
             self._process = child_process.spawn([*self._as_user("QUIT"), *command], output=log)
         try:
-            self._wait_until_it_answers(self._process, begins, Deadline(_START_SECONDS))
+            self._wait_until_it_answers(self._process, begins, Deadline(self._start_seconds))
         except BaseException:
             self.stop()
             raise
@@ -116,7 +120,7 @@ class EmbeddedPostgres:
         """
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(_START_SECONDS)
+            self._process.wait(self._start_seconds)
             self._process = None
 
     def __enter__(self) -> Self:

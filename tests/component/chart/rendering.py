@@ -12,6 +12,7 @@ import yaml
 
 from tests.cluster.paths import CHART, CLUSTER_SH, cluster_cache
 from tests.support.kubernetes_schemas.schemas import MINORS
+from tests.support.patience import HANG_SECONDS
 
 NAMESPACE = "dedupestream-system"
 
@@ -37,7 +38,7 @@ def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProce
     """Run helm. Fails if there is none."""
     command = [helm_program(), *arguments]
     return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, check=False, timeout=60
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=HANG_SECONDS
     )
 
 

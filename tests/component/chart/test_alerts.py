@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from tests.component.chart.rendering import Object, of_kind, render
+from tests.support.patience import HANG_SECONDS
 from tests.support.prometheus.programs import prometheus_program
-
-pytestmark = pytest.mark.timeout(900)  # the first of them may build helm and unpack Prometheus
 
 CASES = Path(__file__).parent / "alerts"
 RUNBOOK = Path(__file__).parents[3] / "docs/alerts.md"
@@ -49,7 +48,9 @@ def cases() -> Iterator[tuple[str, list[Object]]]:
 
 def promtool(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [prometheus_program("promtool"), *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=HANG_SECONDS
+    )
 
 
 def run_cases(

@@ -11,7 +11,6 @@ from tests.component.chart.values import VALUES
 from tests.support.kubernetes_schemas.schemas import MINORS, errors, refused
 
 pytestmark = pytest.mark.proof
-
 MONITORING = "monitoring.coreos.com"
 """The API group of the Prometheus operator, which Kubernetes' own schemas do not have."""
 

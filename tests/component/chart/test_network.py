@@ -11,7 +11,6 @@ from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render
 from tests.support.tables import rows
 
 pytestmark = pytest.mark.proof
-
 STREAMS = "shop"
 SCRAPER = {"podSelector": {"matchLabels": {"app": "prometheus"}}, "namespaceSelector": {}}
 API_SERVER = "10.0.0.1"

@@ -6,7 +6,6 @@ from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render
 from tests.component.chart.rights import documented, granted
 
 pytestmark = pytest.mark.proof
-
 OPERATOR = "dedupestream-operator"
 CLUSTER = f"{OPERATOR}-cluster"
 

@@ -14,14 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     NewTopic,
 )
 
-from dedupe_crds.deadline import Deadline
 from dedupe_kafka.clients import CLIENTS
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.conftest import is_led
 from tests.simulation.conformance.scripts import SCRIPTS, Script
 from tests.simulation.conformance.world import World
-
-_SETTLE_SECONDS = 90
+from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS, patience
 
 
 class BrokerWorld(World):
@@ -36,26 +34,29 @@ class BrokerWorld(World):
         name = topic if topic.startswith(self.name) else f"{self.name}-{topic}"
         settings = {key: str(value) for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
-        self.admin.create_topics([new])[name].result(30)
+        self.admin.create_topics([new])[name].result(HANG_SECONDS)
         self.wait_for(lambda: is_led(self.admin, name))
         return name
 
     def delete(self, topic: str) -> None:
-        self.admin.delete_topics([topic])[topic].result(30)
-        self.wait_for(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+        self.admin.delete_topics([topic])[topic].result(HANG_SECONDS)
+        self.wait_for(lambda: topic not in self.admin.list_topics(timeout=HANG_SECONDS).topics)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(HANG_SECONDS)
         self.wait_for(
-            lambda: len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) == total
+            lambda: (
+                len(self.admin.list_topics(topic, timeout=HANG_SECONDS).topics[topic].partitions)
+                == total
+            )
         )
 
     def delete_records(self, topic: str, before: int) -> None:
         where = TopicPartition(topic, 0, before)
-        self.admin.delete_records([where])[where].result(30)
+        self.admin.delete_records([where])[where].result(HANG_SECONDS)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        assert Deadline(_SETTLE_SECONDS).wait_for(condition, poll_seconds=0.1)
+        assert patience(LONGEST_SECONDS).wait_for(condition, poll_seconds=0.1)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

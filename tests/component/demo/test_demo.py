@@ -24,15 +24,14 @@ from dedupe_pipeline.runtime import jars
 from examples.flights import counting
 from examples.flights.counting import NotCounted
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 
 __all__ = ["database", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(900)  # a whole demo with Spark, while other tests run
 
 ROWS, PARTITIONS = 3_000, 2
 FILTERED_ROWS, CARRIER = 12_000, "AA"
-SECONDS = 850
 REPOSITORY = Path(__file__).parents[3]
 
 
@@ -92,7 +91,7 @@ def demo(output: Path, *options: str, rows: int) -> Iterator[Run]:
             env={**os.environ, "TMPDIR": temporary, "COLUMNS": "100"},
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=HANG_SECONDS,
             check=False,
         )
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
@@ -274,7 +273,7 @@ def test_what_can_not_be_done_is_refused_with_what_to_do(
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
 

@@ -31,7 +31,7 @@ def names(original: str, age_ms: str | None = "5") -> Headers:
     return headers if age_ms is None else [*headers, (AGE_HEADER, age_ms.encode())]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def raw(spark: SparkSession) -> DataFrame:
     """Three records with key `a`, and two with key `b`."""
     return records(

@@ -19,7 +19,8 @@ from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import topics_beside
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
+from tests.support.processes.processes import Workers
 from tests.support.traffic.chunks import HEADER, ChunkWriter, chosen, filtered, filters_of
 from tests.support.traffic.filtered_reads import assert_true, index, read
 from tests.support.traffic.streams import TestStream, stream_manifest
@@ -29,7 +30,6 @@ __all__ = ["filtered"]
 CreateFiltered = Callable[..., str]
 
 LETTERS = [b"a", b"b", b"c", b"d", b"e", None]
-DEADLINE_SECONDS = 120
 
 
 def write_anything(writer: ChunkWriter, rng: random.Random, steps: int) -> None:
@@ -164,7 +164,7 @@ def test_a_reader_that_follows_gets_what_comes_and_skips_in_it(
         wait_for(lambda: len(got) >= 100, "all that match have come")
     finally:
         reader.stop()
-        running.join(DEADLINE_SECONDS)
+        running.join(HANG_SECONDS)
         statistics = reader.statistics
         reader.close()
 
@@ -230,7 +230,7 @@ def test_filters_of_a_topic_that_was_deleted_are_not_relied_on(
 
 def recreate(servers: str, topic: str) -> None:
     admin, cluster = AdminClient({"bootstrap.servers": servers}), Cluster(servers)
-    admin.delete_topics([topic], operation_timeout=30)[topic].result(timeout=30)
+    admin.delete_topics([topic], operation_timeout=HANG_SECONDS)[topic].result(timeout=HANG_SECONDS)
     wait_for(lambda: cluster.topic(topic) is None, "the topic is gone")
     wait_for(lambda: cluster.create(topic, 1, 1, {"retention.ms": "-1"}), "it exists again")
     cluster.wait_for(topic)
@@ -264,7 +264,7 @@ def test_records_that_are_gone_are_not_skipped_in_silence(
     writer.settle()
     admin = AdminClient({"bootstrap.servers": servers})
     where = TopicPartition(topic, 0, 11)
-    admin.delete_records([where])[where].result(timeout=30)
+    admin.delete_records([where])[where].result(timeout=HANG_SECONDS)
 
     with pytest.raises(RecordsExpired, match="begins at 11; read from there"):
         read(servers, topic, [b"a"], start={0: 0})

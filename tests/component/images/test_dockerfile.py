@@ -24,7 +24,6 @@ SOURCE = "dedupe_worker/errors.py"
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="buildah needs root here"),
-    pytest.mark.timeout(1200),  # the first build downloads Debian and all packages
 ]
 
 

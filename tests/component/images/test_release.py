@@ -15,7 +15,7 @@ from tests.cluster.builder import BASE, Builder, builder, secrets
 from tests.cluster.errors import run
 from tests.cluster.images import version
 from tests.cluster.paths import CLUSTER_SH, REPOSITORY, cluster_cache
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 
 SECONDS = 900.0
 PLATFORM = "linux/amd64"
@@ -23,7 +23,6 @@ PART = "operator"
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="buildah needs root here"),
-    pytest.mark.timeout(1200),  # the first build downloads Debian and all packages
     pytest.mark.matrix,  # a release is built without a cache
 ]
 
@@ -76,7 +75,7 @@ def _registry(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         yield address
     finally:
         process.terminate()
-        process.wait(SECONDS)
+        process.wait(HANG_SECONDS)
 
 
 @pytest.fixture(name="images")

@@ -20,7 +20,7 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.record import Message
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream
 
 CreateStream = Callable[..., TestStream]
@@ -28,7 +28,7 @@ CreateStream = Callable[..., TestStream]
 IDS = 1_000
 BEFORE, AFTER = 2, 4
 NOTICED_SECONDS = 20.0
-"""Twice the time in which it is to be noticed, for a busy machine."""
+"""Twice the time in which it is to be noticed."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def by_key(partitions: int) -> list[Message]:
 def add_partitions(stream: TestStream) -> None:
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
     wanted = NewPartitions(stream.input_topic, AFTER)
-    admin.create_partitions([wanted])[stream.input_topic].result(30)
+    admin.create_partitions([wanted])[stream.input_topic].result(HANG_SECONDS)
 
 
 def unread_reasons(fleet: Fleet) -> list[str]:
@@ -91,7 +91,7 @@ def test_what_is_added_waits_until_it_is_accepted_and_no_worker_is_restarted(
         )
         assert all("partitions 2-3" in each for each in unread_reasons(fleet))
         assert any("addedPartitions" in note for note in fleet.notes())
-        fleet.wait_ready(30)
+        fleet.wait_ready(HANG_SECONDS)
         fleet.wait_drained()
         assert len(stream.clean()) == IDS, "nothing of the new partitions has passed"
 

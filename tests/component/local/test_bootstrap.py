@@ -25,7 +25,8 @@ from tests.conftest import CreateTopic
 from tests.support.checker.history import read_topic
 from tests.support.checker.record import Message, Record
 from tests.support.layers import matrix
-from tests.support.processes.processes import WorkerProcess, Workers, wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
+from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.snapshots.damage import cut_off, files_of
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import order, produce, produce_in_transaction
@@ -40,7 +41,7 @@ WORKER = (sys.executable, "-m", "dedupe_worker", "bootstrap")
 
 def called(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=120, check=False
+        list(map(str, command)), capture_output=True, text=True, timeout=HANG_SECONDS, check=False
     )
 
 
@@ -182,7 +183,7 @@ def test_a_bootstrap_that_is_stopped_early_ends_with_the_code_of_the_signal(
         try:
             wait_for(lambda: "OpenTransaction" in log.read_text(), "it waits")
             process.send_signal(number)
-            assert process.wait(timeout=60) == 128 + number, log.read_text()
+            assert process.wait(timeout=HANG_SECONDS) == 128 + number, log.read_text()
         finally:
             process.kill()
     producer.commit_transaction()
@@ -329,7 +330,7 @@ def send_keys(servers: str, topic: str, partitioner: str, messages: Iterable[Mes
     producer = Producer({"bootstrap.servers": servers, "partitioner": partitioner})
     for message in messages:
         producer.produce(topic, message.value, message.key)
-    assert producer.flush(30) == 0
+    assert producer.flush(HANG_SECONDS) == 0
 
 
 @pytest.mark.parametrize(

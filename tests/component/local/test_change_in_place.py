@@ -20,7 +20,7 @@ from tests.component.local.test_repartition import scattered
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer
 
@@ -65,7 +65,6 @@ def assert_exact(stream: TestStream) -> None:
 
 
 @pytest.mark.matrix  # tests/faults/test_change_in_place.py
-@pytest.mark.timeout(600)
 def test_a_stream_gets_routers_under_traffic(streams: CreateStream, tmp_path: Path) -> None:
     stream = streams(partitions=PARTITIONS, id=IDS)
     first = together(1_500, SEED)
@@ -93,7 +92,6 @@ def test_a_stream_gets_routers_under_traffic(streams: CreateStream, tmp_path: Pa
 
 
 @pytest.mark.matrix  # tests/faults/test_change_in_place.py
-@pytest.mark.timeout(600)
 def test_a_run_takes_its_stream_behind_routers_and_grows_it_without_a_restart(
     streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -109,7 +107,6 @@ def test_a_run_takes_its_stream_behind_routers_and_grows_it_without_a_restart(
         wait_for(
             lambda: len(stream.clean()) >= count,
             f"{count} ids have passed",
-            deadline_seconds=150,
             explain=log.read_text,
         )
         assert_exact(stream)
@@ -124,7 +121,6 @@ def test_a_run_takes_its_stream_behind_routers_and_grows_it_without_a_restart(
                 wait_for(
                     lambda: "Change to routers" in log.read_text(),
                     "the workers are stopped",
-                    deadline_seconds=60,
                     explain=log.read_text,
                 )
                 stream.send(elsewhere(first, SEED))
@@ -132,7 +128,7 @@ def test_a_run_takes_its_stream_behind_routers_and_grows_it_without_a_restart(
                 wait_until_exact(count)
         finally:
             run.terminate()
-            assert run.wait(60) == 0, log.read_text()
+            assert run.wait(HANG_SECONDS) == 0, log.read_text()
     assert_exact(stream)
     said = log.read_text()
     assert "The stream gets routers" in said

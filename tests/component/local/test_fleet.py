@@ -15,7 +15,7 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 
@@ -63,16 +63,16 @@ def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
 ) -> None:
     stream = streams(partitions=PARTITIONS)
     with fleet_of(stream, state) as fleet:
-        fleet.wait_ready(120)
+        fleet.wait_ready(HANG_SECONDS)
         killed, spared = fleet.pid(0), fleet.pid(1)
         assert killed is not None
         traffic = list(retries(SEED, 6_000, partitions=PARTITIONS))
         with PacedProducer(
             stream.bootstrap_servers, stream.input_topic, traffic, messages_per_second=2_000
         ) as producer:
-            wait_for(lambda: fleet.views()[0].consumed, "records read", deadline_seconds=90)
+            wait_for(lambda: fleet.views()[0].consumed, "records read")
             os.kill(killed, signal.SIGKILL)
-            wait_for(lambda: fleet.views()[0].restarts == 1, "a restart", deadline_seconds=90)
+            wait_for(lambda: fleet.views()[0].restarts == 1, "a restart")
             producer.finish(60)
         fleet.wait_drained()
 
@@ -89,7 +89,7 @@ def test_a_fleet_stops_its_workers_gracefully_and_leaves_none(
     stream = streams(partitions=PARTITIONS)
     fleet = fleet_of(stream, state)
     fleet.start()
-    fleet.wait_ready(120)
+    fleet.wait_ready(HANG_SECONDS)
     processes = [psutil.Process(fleet.pid(partition)) for partition in range(PARTITIONS)]
 
     assert fleet.stop()
@@ -102,13 +102,13 @@ def test_a_worker_whose_directory_is_anothers_ends_the_fleet_with_its_reason(
 ) -> None:
     stream = streams(partitions=PARTITIONS)
     with fleet_of(stream, state) as fleet:
-        fleet.wait_ready(120)
+        fleet.wait_ready(HANG_SECONDS)
     state.partition(0).rename(state.root / "aside")
     state.partition(1).rename(state.partition(0))
     refusal = f"partition 0 ended with exit code {ExitCode.IDENTITY_REFUSED} .*belongs to"
 
     with fleet_of(stream, state) as fleet, pytest.raises(WorkerEnded, match=refusal):
-        fleet.wait_ready(120)
+        fleet.wait_ready(HANG_SECONDS)
 
     assert fleet.statuses() == [None] * PARTITIONS
     assert fleet.pid(1) is None

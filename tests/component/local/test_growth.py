@@ -14,7 +14,7 @@ from dedupe_local.state_dir import StateDir
 from tests.component.local.test_repartition import scattered
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.routers import RoutedStream
 from tests.support.traffic.traffic import PacedProducer
 
@@ -52,7 +52,6 @@ def assert_exact(stream: RoutedStream) -> None:
 
 
 @pytest.mark.matrix  # tests/faults/test_growth.py
-@pytest.mark.timeout(600)
 def test_a_stream_grows_under_traffic(routed_streams: CreateStream, tmp_path: Path) -> None:
     stream = routed_streams(
         inputs=INPUTS,

@@ -20,15 +20,13 @@ from dedupe_local.cli import main
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
 from tests.support.checker.record import Record
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.chunks import ChunkWriter, chosen, filtered, filters_of
 from tests.support.traffic.filtered_reads import assert_true, index, manifest, read
 
 __all__ = ["filtered"]
 
 CreateFiltered = Callable[..., str]
-
-DEADLINE_SECONDS = 120
 
 
 def test_an_old_topic_is_indexed_once(
@@ -112,7 +110,7 @@ def test_stopped_in_the_middle_indexing_does_not_end_with_zero(
         try:
             wait_for(lambda: len(filters_of(servers, topic)) >= 3, "some filters are written")
             running.terminate()
-            _, said = running.communicate(timeout=DEADLINE_SECONDS)
+            _, said = running.communicate(timeout=HANG_SECONDS)
         finally:
             running.kill()
 
@@ -144,7 +142,7 @@ def test_indexing_beside_a_writer_does_no_harm(
             index(tmp_path, servers, topic)
     finally:
         stop.set()
-        writing.join(DEADLINE_SECONDS)
+        writing.join(HANG_SECONDS)
     writer.settle()
     everything = history.read_topic(servers, topic)
 

@@ -9,10 +9,11 @@ import pytest
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker
+from tests.support.processes.brokers import mortal_broker
 
 
 def test_a_broker_that_was_killed_has_its_topics_again_on_the_same_port(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path)
+    broker = mortal_broker(tmp_path)
     with broker:
         servers = broker.bootstrap_servers
         Cluster(servers).ensure_input("orders", 3)

@@ -13,6 +13,7 @@ import pytest
 from dedupe_local.errors import PostgresFailed
 from dedupe_local.servers import postgres
 from dedupe_local.servers.postgres import EmbeddedPostgres
+from tests.support.processes.brokers import START_SECONDS
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def directory() -> Iterator[Path]:
 def server() -> Iterator[EmbeddedPostgres]:
     with (
         tempfile.TemporaryDirectory(prefix="dedupe-postgres-") as path,
-        EmbeddedPostgres(Path(path)) as running,
+        EmbeddedPostgres(Path(path), start_seconds=START_SECONDS) as running,
     ):
         yield running
 
@@ -70,7 +71,7 @@ def test_a_port_that_somebody_else_got_is_left_to_them(
     with ExitStack() as stack:
         taken = Taken(stack, 2)
         monkeypatch.setattr(postgres, "_free_port", taken.free_port)
-        with EmbeddedPostgres(directory) as server:
+        with EmbeddedPostgres(directory, start_seconds=START_SECONDS) as server:
             assert server.port == taken.asked[2]
             psycopg.connect(server.url).close()
 

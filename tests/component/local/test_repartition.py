@@ -12,6 +12,7 @@ import pytest
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.routers import RoutedStream
 
 CreateStream = Callable[..., RoutedStream]
@@ -22,7 +23,9 @@ SEED = 20261125
 def run(stream: RoutedStream, state: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dedupe_local", "run", str(stream.manifest), "--drain"]
     command += ["--bootstrap-servers", stream.bootstrap_servers, "--state-dir", str(state)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
 
 
 def scattered(count: int, partitions: int, seed: int) -> list[Message]:

@@ -18,7 +18,7 @@ from tests.support.checker.checker import judge
 from tests.support.checker.history import read_topic
 from tests.support.checker.id_sources import key_id
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import produce, retries
 
@@ -85,7 +85,7 @@ def test_sigterm_stops_a_run_and_its_workers(streams: CreateStream, tmp_path: Pa
 
         process.send_signal(signal.SIGTERM)
 
-        assert process.wait(timeout=60) == 0, said()
+        assert process.wait(timeout=HANG_SECONDS) == 0, said()
         assert not any(worker.is_running() for worker in workers)
 
 
@@ -98,7 +98,7 @@ def test_workers_do_not_outlive_a_run_that_is_killed(streams: CreateStream, tmp_
 
         process.kill()
 
-        assert psutil.wait_procs(workers, timeout=60)[1] == []
+        assert psutil.wait_procs(workers, timeout=HANG_SECONDS)[1] == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), matrix(signal.SIGINT, 130)])
@@ -113,7 +113,7 @@ def test_a_drain_that_is_stopped_early_ends_with_the_code_of_the_signal(
 
         process.send_signal(number)
 
-        assert process.wait(timeout=60) == code
+        assert process.wait(timeout=HANG_SECONDS) == code
         assert f"stopped by {number.name} before the input was drained: partition 0 is at" in said()
 
 
@@ -128,13 +128,12 @@ def test_a_stop_during_the_start_is_the_end_of_a_run_but_not_of_a_drain(
 
         process.send_signal(signal.SIGTERM)
 
-        assert process.wait(timeout=60) == code, said()
+        assert process.wait(timeout=HANG_SECONDS) == code, said()
         assert "Traceback" not in said()
         assert ("before the input was drained: the run was starting" in said()) == bool(options)
 
 
 @pytest.mark.matrix  # the broker that was killed in test_kafka.py
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_an_embedded_broker_keeps_its_topics(tmp_path: Path) -> None:
     manifest = stream_manifest(tmp_path, "kafka:9092", "orders", "orders-clean").manifest
     arguments: list[str | Path] = ["run", manifest, "--embedded", "--state-dir", tmp_path / "state"]
@@ -156,7 +155,7 @@ def test_an_embedded_broker_keeps_its_topics(tmp_path: Path) -> None:
 
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(timeout=90) == 0, said()
+        assert process.wait(timeout=HANG_SECONDS) == 0, said()
         assert not any(member.is_running() for member in family)
     judge(raw, clean, key_id).assert_exactly_once()
 

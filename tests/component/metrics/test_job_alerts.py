@@ -10,6 +10,7 @@ import yaml
 
 from dedupe_pipeline.progress.metrics import JobMetrics
 from dedupe_pipeline.progress.micro_batches import Batch
+from tests.support.patience import HANG_SECONDS
 from tests.support.prometheus.programs import prometheus_program
 
 PAGE = (Path(__file__).parents[3] / "docs/scheduling.md").read_text()
@@ -28,7 +29,9 @@ SERIES = {
 
 def promtool(*arguments: object) -> str:
     command = [prometheus_program("promtool"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

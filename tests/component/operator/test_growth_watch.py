@@ -20,6 +20,7 @@ from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.growth_watch import GrowthWatch
 from dedupe_operator.topic_watch import TopicsView, TopicWatch
 from tests.component.worker.test_security import allow
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
 from tests.unit.operator.inline import inline_asks
 
@@ -181,7 +182,7 @@ def test_an_entry_of_a_later_release_is_refused(
     producer = Producer({"bootstrap.servers": secured.bootstrap_servers})
     number = b"%d" % view.epochs.entries
     producer.produce(topics_of(stream)[-1], b'{"entry":"shrink","epoch":1}', number, 0)
-    assert producer.flush(30) == 0
+    assert producer.flush(HANG_SECONDS) == 0
     operator.restart()
     _, view = operator.look(stream, known=2)
     assert view.unreadable

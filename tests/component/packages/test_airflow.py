@@ -28,7 +28,6 @@ for code in (0, 1, 2, 3, 4, 143):
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(900)  # some 150 packages
 def test_airflow_reads_the_dag_and_the_exit_codes(tmp_path: Path) -> None:
     uv, environment = Path(sys.executable).with_name("uv"), tmp_path / "environment"
     python = environment / "bin/python"

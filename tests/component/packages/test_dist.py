@@ -15,11 +15,11 @@ import pytest
 
 from charts.package import chart_files
 from images.locked import requirements
+from tests.support.patience import HANG_SECONDS
 
 REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts/dedupestream"
 BIN = Path(sys.executable).parent
-SECONDS = 240
 # Each extra, its command, and the packages that must import with this extra alone.
 EXTRAS = {
     "kubectl": ("kubectl-dedupe", ["dedupe_crds", "dedupe_kubectl"]),
@@ -62,7 +62,7 @@ def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -
         env={**outside, **(env or {})},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"

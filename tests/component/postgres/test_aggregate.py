@@ -30,10 +30,10 @@ from dedupe_pipeline.runtime.java import find_java
 from tests.support.checker.record import Message
 from tests.support.fixtures import HOLDS_ANYTHING, CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.postgres.aggregate_truth import job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
 from tests.support.postgres.server import TestDatabase, database, postgres_server
-from tests.support.processes.processes import wait_for
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.topic_changes import add_partitions
@@ -159,7 +159,7 @@ def test_it_goes_on_until_it_is_stopped(
         wait_for(lambda: counted(database) == 80, "the others are counted")
     finally:
         stop.set()
-        running.join(60)
+        running.join(HANG_SECONDS)
     assert not running.is_alive()
     check(database, JOB, truth(stream.clean(), JOB))
 
@@ -183,7 +183,7 @@ def test_records_of_partitions_that_are_added_meanwhile_are_counted_once(
         wait_for(lambda: counted(database) == 130, "the others are counted")
     finally:
         stop.set()
-        running.join(60)
+        running.join(HANG_SECONDS)
     assert not running.is_alive()
     add_partitions(servers, topic, PARTITIONS + 3)
     sent = list(messages(SEED, 80, partitions=PARTITIONS + 3, start=130))
@@ -370,17 +370,19 @@ def test_a_topic_that_was_made_again_is_another_one(
 def make_again(stream: TestStream) -> None:
     """Delete the topic, and create it again."""
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
-    admin.delete_topics([stream.output_topic], operation_timeout=30)[stream.output_topic].result(30)
+    admin.delete_topics([stream.output_topic], operation_timeout=HANG_SECONDS)[
+        stream.output_topic
+    ].result(HANG_SECONDS)
     settings = {name: str(value) for name, value in HOLDS_ANYTHING.items()}
     new = NewTopic(
         stream.output_topic, num_partitions=PARTITIONS, replication_factor=1, config=settings
     )
-    wait_for(lambda: created(admin, new), "the topic is there again", deadline_seconds=60)
+    wait_for(lambda: created(admin, new), "the topic is there again")
 
 
 def created(admin: AdminClient, new: NewTopic) -> bool:
     try:
-        admin.create_topics([new], operation_timeout=30)[new.topic].result(30)
+        admin.create_topics([new], operation_timeout=HANG_SECONDS)[new.topic].result(HANG_SECONDS)
     except Exception:  # noqa: BLE001 # the old topic is still being deleted
         return False
     return True
@@ -418,8 +420,8 @@ def test_records_that_expired_after_they_were_counted_are_no_trouble(
 def delete_all(stream: TestStream) -> None:
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
     asked = [TopicPartition(stream.output_topic, number, -1) for number in range(PARTITIONS)]
-    for done in admin.delete_records(asked, request_timeout=30).values():
-        done.result(30)
+    for done in admin.delete_records(asked, request_timeout=HANG_SECONDS).values():
+        done.result(HANG_SECONDS)
 
 
 def test_a_database_that_went_back_in_time_is_told_and_then_repaired(

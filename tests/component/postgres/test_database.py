@@ -3,29 +3,30 @@
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 
+from dedupe_crds.deadline import Deadline
 from dedupe_kafka.errors import RecordsExpired
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused
-from dedupe_pipeline.jobs.aggregate import Postgres
+from dedupe_pipeline.jobs.aggregate import Postgres, exactly_once_writer
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.postgres.aggregate_truth import job
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.postgres.vanishing import VanishingHost
-from tests.support.processes.processes import wait_for
 
 __all__ = ["database", "postgres_server"]
 
@@ -173,7 +174,7 @@ def test_a_server_that_only_reads_for_a_while_is_waited_for(database: TestDataba
             "it was refused",
         )
         settings.execute(writes.encode())
-        adding.join(120)
+        adding.join(HANG_SECONDS)
 
     assert added
     assert database.rows("SELECT flights FROM flights") == [(1,)]
@@ -192,7 +193,9 @@ def test_a_session_that_was_ended_for_standing_still_is_replaced(
             shown = connection.execute(f"SHOW {timeout}".encode()).fetchone()
             assert shown == ("1min",), "the product limits it"
             connection.execute(f"SET {timeout} = '100ms'".encode())
-            time.sleep(1)
+            log = database.server.log_path
+            ended = "terminating connection due to idle-in-transaction timeout"
+            wait_for(lambda: ended in log.read_text(errors="replace"), "the server ends it")
         copy(self, connection, *given)
 
     monkeypatch.setattr(Database, "_copy", slow_at_first)
@@ -208,27 +211,32 @@ def test_the_patience_of_a_job_begins_when_something_fails(
     database: TestDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement that takes long, and is then cut off, does not count as a failure."""
-    add_rows, calls = Database._add_rows, []  # noqa: SLF001 # the seam
+    add_rows, patience = Database._add_rows, timedelta(seconds=61)  # noqa: SLF001 # the seam
+    steps: list[str] = []
 
-    def long_and_cut_off(self: Database, connection: psycopg.Connection) -> None:
-        calls.append(connection)
-        if len(calls) == 1:
-            time.sleep(1)
+    def cut_off(self: Database, connection: psycopg.Connection) -> None:
+        steps.append("statement")
+        if len(steps) == 1:
             connection.close()
         add_rows(self, connection)
 
-    monkeypatch.setattr(Database, "_add_rows", long_and_cut_off)
-    with Database(database.postgres, layout(), patience=timedelta(seconds=0.8)) as counting:
+    def deadline(seconds: float, **given: Any) -> Deadline:  # noqa: ANN401 (as the real one's)
+        if seconds == patience.total_seconds():
+            steps.append("patience begins")
+        return Deadline(seconds, **given)
+
+    monkeypatch.setattr(Database, "_add_rows", cut_off)
+    monkeypatch.setattr(exactly_once_writer, "Deadline", deadline)
+    with Database(database.postgres, layout(), patience=patience) as counting:
         counting.register(source(p0=0))
         counting.add(batch(), BATCH, NOTHING)
 
-    assert len(calls) == 2
+    assert steps == ["statement", "patience begins", "statement"]
 
 
 NOTICED = "within 2 minutes"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("options", "both_sides"),
     [({"tcp_user_timeout": "1500"}, False), matrix({}, True)],
@@ -252,9 +260,12 @@ def test_a_host_that_vanishes_in_the_middle_of_a_copy_is_noticed(
                 target=lambda: added.append(counting.add(rows, BATCH, NOTHING)), daemon=True
             )
             adding.start()
-            adding.join(120 if both_sides else 30)
+            wait_for(
+                lambda: added,
+                "it no longer waits for the host that vanished",
+                deadline_seconds=120 if both_sides else 30,
+            )
             assert host.has_vanished
-            assert added, "it still waits for the host that vanished"
 
     flights = database.rows("SELECT carrier, flights FROM flights ORDER BY 1")
     assert flights == [("first", 50_000), ("last", 1)]
@@ -320,7 +331,7 @@ def test_a_session_for_which_an_alter_table_waits_is_named(database: TestDatabas
                 DatabaseFailed, match=rf"{named}.*pg_terminate_backend\({reader}\)\. The"
             ):
                 counting.add(batch(), BATCH, NOTHING)
-        altering.join(30)
+        altering.join(HANG_SECONDS)
 
 
 def test_a_session_that_keeps_tables_from_being_made_is_named(database: TestDatabase) -> None:

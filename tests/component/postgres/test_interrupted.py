@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from tests.support.fixtures import CreateStream
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.postgres.aggregate_truth import job, messages, truth
 from tests.support.postgres.aggregated import check, read_accounts
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark.session import LOCAL
 from tests.support.traffic.traffic import produce_in_transaction
 
@@ -21,7 +21,6 @@ __all__ = ["database", "postgres_server"]
 
 SEED = 20
 MESSAGES = 3_000
-DEADLINE_SECONDS = 240
 JOB = job("flights")
 
 
@@ -32,7 +31,6 @@ def counted(database: TestDatabase) -> int:
 
 
 @pytest.mark.matrix  # the landing in tests/component/spark/test_interrupted.py
-@pytest.mark.timeout(900)  # three Spark sessions in sequence
 def test_a_count_that_is_stopped_early_ends_with_the_code_of_the_signal(
     streams: CreateStream, database: TestDatabase, tmp_path: Path
 ) -> None:
@@ -60,7 +58,7 @@ def test_a_count_that_is_stopped_early_ends_with_the_code_of_the_signal(
         with process_group([*command, "--max-offsets-per-trigger=50"]) as process:
             wait_for(lambda: counted(database) > seen, "a batch", explain=log.read_text)  # noqa: B023
             process.send_signal(number)
-            assert process.wait(DEADLINE_SECONDS) == code, log.read_text()
+            assert process.wait(HANG_SECONDS) == code, log.read_text()
         seen = counted(database)
         assert seen < MESSAGES, "it was stopped too late to prove anything"
         said = (
@@ -69,7 +67,7 @@ def test_a_count_that_is_stopped_early_ends_with_the_code_of_the_signal(
         assert re.search(said, log.read_text())
 
     with process_group(command) as process:
-        assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()
+        assert process.wait(HANG_SECONDS) == 0, log.read_text()
     # Records are grouped to rows, so there are fewer of them.
     [(records, rows)] = re.findall(
         r"^batch 0: ([\d,]+) records, ([\d,]+) rows in ", log.read_text(), re.MULTILINE

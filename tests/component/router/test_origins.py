@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dedupe_kafka.cluster import Cluster
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream, Routers
@@ -82,7 +83,7 @@ def test_lookup_names_the_topic(
         f"http://{worker.endpoint()}/lookup",
         json={"ids": ["b"]},
         headers={"Authorization": f"Bearer {TOKEN}"},
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     (found,) = answer.raise_for_status().json()["ids"]
     assert found["owner"] == {"topic": stream.inputs[0], "partition": 1, "offset": 1}

@@ -20,7 +20,8 @@ from dedupe_kafka.cluster import Cluster
 from tests.support.checker.id_sources import content_id, key_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream, Routers
 from tests.support.traffic.traffic import retries
 
@@ -99,7 +100,7 @@ def test_it_pauses_at_the_limit_until_the_workers_have_read(
     assert router.status().phase is RouterPhase.PAUSED
     stream.send_to(raw, messages(50, first=1000))
     worker = workers.start(stream)
-    stream.wait_until_routed(deadline_seconds=180)
+    stream.wait_until_routed()
     router.wait_until_ready()
     stream.wait_until_read([worker])
     judge_repartitioned(stream.raws(), stream.clean(), key_id).assert_exactly_once()
@@ -127,7 +128,7 @@ def test_a_topic_that_appears_under_a_pattern_is_read(
     router.wait_until(lambda: router.status().counts.routed == 20, "both are routed")
     assert [each.topic for each in router.status().inputs] == sorted([first, second])
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
-    admin.delete_topics([second])[second].result(timeout=30)
+    admin.delete_topics([second])[second].result(timeout=HANG_SECONDS)
     router.wait_until(
         lambda: second in router.status().warnings.get("InputTopicMissing", ""), "it is named"
     )
@@ -187,7 +188,7 @@ def test_offsets_that_are_gone_stop_the_routers_by_name(
 
     def deleted() -> bool:
         group = stream.router_group
-        return admin.delete_consumer_groups([group])[group].exception(timeout=30) is None
+        return admin.delete_consumer_groups([group])[group].exception(timeout=HANG_SECONDS) is None
 
     wait_for(deleted, "the group is deleted")
     again = routers.start(stream)
@@ -198,7 +199,7 @@ def test_offsets_that_are_gone_stop_the_routers_by_name(
 def _set(admin: AdminClient, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(timeout=30)
+    admin.incremental_alter_configs([resource])[resource].result(timeout=HANG_SECONDS)
 
 
 def _change(manifest: Path, field: str, value: object) -> None:

@@ -22,6 +22,7 @@ from tests.support.checker import id_sources
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS
 from tests.support.spark.session import LOCAL, spark
 from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
@@ -492,6 +493,6 @@ def run_audit(stream: TestStream, *options: str) -> subprocess.CompletedProcess[
         ],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG_SECONDS,
         check=False,
     )

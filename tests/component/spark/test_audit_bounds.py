@@ -17,6 +17,7 @@ from dedupe_pipeline.jobs.audit.excuses import EXCUSES
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
+from tests.support.patience import HANG_SECONDS
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import START_MS, order, produce_in_transaction
@@ -52,7 +53,7 @@ def delete_before(stream: TestStream, topic: str, offset: int) -> None:
     """Delete the oldest records, as retention does."""
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
     for done in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        done.result(30)
+        done.result(HANG_SECONDS)
 
 
 def judged(spark: SparkSession, stream: TestStream, bounds: Bounds | None = None) -> AuditResult:

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.jobs.audit import AuditResult, Outcome, audit
 from dedupe_pipeline.jobs.audit.excuses import EXCUSES
@@ -20,6 +19,7 @@ from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, patience
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import START_MS, order, produce_in_transaction
@@ -134,7 +134,7 @@ def commit(stream: TestStream, offsets: Sequence[int]) -> None:
             return False
         return True
 
-    assert Deadline(60).wait_for(committed, poll_seconds=0.1)
+    assert patience(60).wait_for(committed, poll_seconds=0.1)
     consumer.close()
 
 
@@ -161,7 +161,6 @@ def judged(
     return result
 
 
-@pytest.mark.timeout(1800)  # several audits, on a busy machine
 @pytest.mark.parametrize("compared", [False, matrix(True)], ids=["alone", "compared"])
 def test_what_spans_two_audits_is_found_by_the_second(
     spark: SparkSession, streams: CreateStream, tmp_path: Path, *, compared: bool
@@ -202,7 +201,6 @@ def test_what_spans_two_audits_is_found_by_the_second(
 
 
 @pytest.mark.matrix  # what spans two audits
-@pytest.mark.timeout(1800)  # several audits, on a busy machine
 def test_what_is_remembered_ages_out_and_a_late_repeat_is_not_lost(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -236,7 +234,7 @@ def test_the_command_refuses_bounds_before_it_starts_spark(
         [sys.executable, "-m", "dedupe_pipeline", *command],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG_SECONDS,
         check=False,
     )
 

@@ -19,13 +19,13 @@ import yaml
 
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import CreateStream
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.postgres.aggregate_truth import job as aggregate_job
 from tests.support.postgres.aggregate_truth import messages as flights
 from tests.support.postgres.aggregate_truth import truth
 from tests.support.postgres.aggregated import check
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark import reading
 from tests.support.spark.cluster import BIN, REPOSITORY, SMALL, SparkCluster, cluster
 from tests.support.traffic.streams import TestStream
@@ -33,12 +33,10 @@ from tests.support.traffic.traffic import ID_PATH, order, produce, produce_in_tr
 
 __all__ = ["cluster", "database", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(900)  # several drivers in sequence, and at first a cluster
 
 SEED = 5
 PARTITIONS = 2
 RECORDS = 1_000
-DEADLINE_SECONDS = 400
 JSON_ID = {"from": "JsonPath", "path": ID_PATH}
 
 
@@ -73,7 +71,7 @@ def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
 
@@ -189,7 +187,6 @@ def test_land_killed_in_the_middle_is_exactly_once_on_a_shared_directory(
         wait_for(
             lambda: any(output.glob("date=*/batch=*")),
             "a batch has landed",
-            deadline_seconds=DEADLINE_SECONDS,
         )
         assert dying.poll() is None
     seen = landed(output)
@@ -248,7 +245,7 @@ def test_aggregate_counts_exactly_once(  # noqa: PLR0917 (pytest passes them by 
 
     if killed:
         with process_group([*command, "--max-offsets-per-trigger", "200"], environment()) as dying:
-            wait_for(counted, "a batch is counted", deadline_seconds=DEADLINE_SECONDS)
+            wait_for(counted, "a batch is counted")
             assert dying.poll() is None
     done = run(command)
 

@@ -11,7 +11,7 @@ from dedupe_local.run.child_process import spawn
 from dedupe_local.servers.kafka import free_ports
 from dedupe_pipeline.runtime.jars import spark_kafka
 from tests.support.fixtures import CreateStream
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.spark import reading, remote_jobs
 from tests.support.spark.environments import SparkEnvironment, build_wheel, connect_environment
 from tests.support.spark.session import SMALL
@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.matrix, pytest.mark.timeout(3_600)]
 
 SEED = 8
 RECORDS = 400
-DEADLINE_SECONDS = 900
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -62,7 +61,6 @@ def _remote(here: SparkEnvironment, tmp_path_factory: pytest.TempPathFactory) ->
         wait_for(
             lambda: "Spark Connect server started" in log.read_text() or None,
             "the server runs",
-            deadline_seconds=DEADLINE_SECONDS,
             explain=log.read_text,
         )
         yield f"sc://127.0.0.1:{port}"
@@ -86,7 +84,7 @@ def test_a_remote_session_reads_every_record(  # noqa: PLR0917 (pytest passes th
     output = tmp_path / "rows.json"
     words = (reading.__file__, how, kind, stream.manifest, output, tmp_path / "checkpoint")
 
-    done = here.run(words, seconds=DEADLINE_SECONDS, SPARK_REMOTE=remote)
+    done = here.run(words, SPARK_REMOTE=remote)
 
     assert done.returncode == 0, done.stderr
     assert sorted(json.loads(line) for line in output.read_text().splitlines()) == sorted(
@@ -100,7 +98,7 @@ def test_a_remote_session_audits_and_refuses_other_jobs_by_name(
 ) -> None:
     words = (remote_jobs.__file__, stream.manifest, tmp_path)
 
-    done = here.run(words, seconds=DEADLINE_SECONDS, SPARK_REMOTE=remote)
+    done = here.run(words, SPARK_REMOTE=remote)
 
     assert done.returncode == 0, done.stderr
     ended = dict(map(json.loads, done.stdout.splitlines()))

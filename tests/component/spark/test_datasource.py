@@ -24,6 +24,7 @@ from dedupe_pipeline.timestamp_overflow import overflow_named
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import CreateStream
+from tests.support.patience import HANG_SECONDS
 from tests.support.spark.session import spark
 from tests.support.traffic.chunks import HEADER, ChunkWriter, chosen, filtered
 from tests.support.traffic.streams import stream_manifest
@@ -34,7 +35,6 @@ __all__ = ["filtered", "spark"]
 
 CreateFiltered = Callable[..., str]
 
-DEADLINE_SECONDS = 120
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -281,7 +281,7 @@ def test_odd_timestamps_stop_no_read(
         .trigger(availableNow=True)
         .start(str(tmp_path / "rows"))
     )
-    assert query.awaitTermination(DEADLINE_SECONDS)
+    assert query.awaitTermination(HANG_SECONDS)
 
     assert [row["ms"] for row in found] == odd
     assert [row["timestamp"] is None for row in found] == [False, True, True, True, False]
@@ -332,7 +332,7 @@ def run(  # noqa: PLR0917 (what and where, in the order of a sentence)
     )
     query = writer.start()
     if once:
-        assert query.awaitTermination(DEADLINE_SECONDS)
+        assert query.awaitTermination(HANG_SECONDS)
     return query
 
 
@@ -447,7 +447,7 @@ def test_a_stream_whose_records_are_gone_fails(
     writer.settle()
     where = TopicPartition(topic, 0, 15)
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_records([where])[where].result(timeout=30)
+    admin.delete_records([where])[where].result(timeout=HANG_SECONDS)
 
     with pytest.raises(StreamingQueryException, match="begins at 15; read from there"):
         run(spark, servers, topic, tmp_path, Collected(), {"filter": "a"})
@@ -488,7 +488,7 @@ def test_records_of_an_added_partition_that_are_gone_before_they_are_read_are_to
     writer.settle()
     where = TopicPartition(topic, 1, 5)
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_records([where])[where].result(timeout=30)
+    admin.delete_records([where])[where].result(timeout=HANG_SECONDS)
 
     end = reader.latestOffset(start)
     with pytest.raises(RecordsExpired, match="begins at 5"):

@@ -20,8 +20,8 @@ from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.land.job import land
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import expected, landed
 from tests.support.spark.session import LOCAL, spark
 from tests.support.traffic.streams import TestStream
@@ -32,7 +32,6 @@ __all__ = ["spark"]
 SEED = 20
 MESSAGES = 3_000
 BATCH = 50
-DEADLINE_SECONDS = 240
 
 
 def fill(stream: TestStream, count: int) -> None:
@@ -54,11 +53,10 @@ def running(
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
     """Send a signal to the process alone, as Kubernetes does; return its exit code."""
     process.send_signal(number)
-    return process.wait(DEADLINE_SECONDS)
+    return process.wait(HANG_SECONDS)
 
 
 @pytest.mark.matrix  # the audit that is stopped
-@pytest.mark.timeout(900)  # two Spark sessions in sequence
 def test_a_landing_that_is_stopped_early_ends_with_the_code_of_the_signal(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -81,7 +79,6 @@ def test_a_landing_that_is_stopped_early_ends_with_the_code_of_the_signal(
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(900)  # a Spark session
 def test_a_landing_that_is_to_go_on_ends_well_with_sigterm(
     streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -138,7 +135,6 @@ def test_work_that_ends_or_fails_does_so_as_without_a_thread(spark: SparkSession
             interruptible(lambda: 1 // 0, spark, signals, "before it ended")
 
 
-@pytest.mark.timeout(600)  # a Spark session
 def test_an_audit_that_is_stopped_does_not_end_with_the_code_of_defects(
     streams: CreateStream, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dedupe_pipeline.errors import JarsUnavailable
 from dedupe_pipeline.runtime import jars, spark_versions
+from tests.support.patience import HANG_SECONDS
 
 
 @pytest.fixture
@@ -30,7 +31,9 @@ def test_of_two_processes_at_once_one_fetches_and_both_have_the_jars(empty_cache
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    (first, first_said), (second, second_said) = [each.communicate(timeout=240) for each in both]
+    (first, first_said), (second, second_said) = [
+        each.communicate(timeout=HANG_SECONDS) for each in both
+    ]
 
     assert first == second
     assert all(Path(jar).is_file() for jar in first.split())

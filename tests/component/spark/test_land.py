@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from queue import Queue
 from threading import Event, Thread
@@ -28,6 +28,7 @@ from dedupe_pipeline.jobs.streaming import committed_batch
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.process_group import process_group
 from tests.support.spark import landing
 from tests.support.spark.landed import expected, landed
@@ -42,8 +43,6 @@ __all__ = ["spark"]
 PARTITIONS = 2
 SEED = 11
 DAY_MS = 86_400_000
-DEADLINE_SECONDS = 240
-START_SECONDS = 120
 HALF_PUBLISHED = ("between two dates", "before Spark's commit")
 
 
@@ -124,7 +123,6 @@ def test_a_relative_path_is_one_of_this_process(
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)  # about ten Spark sessions in sequence
 @pytest.mark.parametrize(
     "steps", [HALF_PUBLISHED, matrix(landing.STEPS)], ids=["half published", "each"]
 )
@@ -138,7 +136,7 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
 
     for step in steps:
         with process(stream, output, step) as dying:
-            assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL, step
+            assert dying.wait(HANG_SECONDS) == -signal.SIGKILL, step
         seen = landed(output)
         assert seen <= topic, step
         assert seen != topic, f"{step}: nothing was left to land when it was killed"
@@ -148,7 +146,6 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(900)  # about ten Spark sessions in sequence
 def test_killed_at_random_moments_nothing_lands_twice_or_not_at_all(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -198,7 +195,7 @@ def test_it_goes_on_until_it_is_stopped(
         wait_for_records(output, 80)
     finally:
         stop.set()
-        running.join(START_SECONDS)
+        running.join(HANG_SECONDS)
     assert not running.is_alive()
     assert landed(output) == expected(stream.clean())
 
@@ -208,11 +205,7 @@ def messages_of_one_partition(count: int) -> list[Message]:
 
 
 def wait_for_records(output: Path, count: int) -> None:
-    deadline = datetime.now(UTC) + timedelta(seconds=START_SECONDS)
-    pause = Event()
-    while (found := landed(output).total()) < count:
-        assert datetime.now(UTC) < deadline, f"{found} of {count} records landed in time"
-        pause.wait(0.1)
+    wait_for(lambda: landed(output).total() >= count, f"{count} records landed", poll_seconds=0.1)
 
 
 def test_values_can_land_parsed_beside_the_raw_ones(
@@ -421,10 +414,10 @@ def test_a_topic_that_is_created_again_between_two_batches_lands_nothing(
         delete_topic(stream, topic)
         create_topic(stream, topic)
         produce_in_transaction(servers, topic, messages_of_one_partition(200), commit=True)
-        error = failed.get(timeout=START_SECONDS)
+        error = failed.get(timeout=HANG_SECONDS)
     finally:
         stop.set()
-        running.join(START_SECONDS)
+        running.join(HANG_SECONDS)
     print(f"the run ended with: {error}")
     assert landed(output) == of_first
 
@@ -450,7 +443,7 @@ def test_records_of_partitions_that_are_added_meanwhile_land_once(
         wait_for_records(output, 140)
     finally:
         stop.set()
-        running.join(START_SECONDS)
+        running.join(HANG_SECONDS)
     assert not running.is_alive()
     add_partitions(servers, topic, 4)
     sent = [replace(message, partition=3) for message in messages(30)]

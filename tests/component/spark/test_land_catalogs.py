@@ -13,6 +13,7 @@ from dedupe_pipeline.runtime.jars import spark_kafka
 from tests.component.spark.test_land import fill
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, TestBucket
@@ -23,7 +24,6 @@ from tests.support.traffic.streams import TestStream
 
 __all__ = ["bucket", "database", "postgres_server", "s3_server"]
 
-DEADLINE_SECONDS = 400
 TABLE = "lake.shop.orders"
 ICEBERG = ("--format", "iceberg", "--table", TABLE)
 COMMAND = (str(Path(sys.executable).parent / "dedupe-pipeline"), "land")
@@ -62,7 +62,7 @@ def run_command(stream: TestStream, table: Sequence[str], properties: Mapping[st
         check=False,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
@@ -75,7 +75,6 @@ def rows_in(database: TestDatabase, properties: Mapping[str, str] | None = None)
 
 
 @pytest.mark.matrix  # test_land_table.py
-@pytest.mark.timeout(900)  # a Spark session
 def test_a_catalog_in_a_database_has_each_record_once(
     streams: CreateStream, database: TestDatabase, tmp_path: Path
 ) -> None:
@@ -88,7 +87,6 @@ def test_a_catalog_in_a_database_has_each_record_once(
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1000)  # two Spark sessions
 def test_on_s3_each_record_is_there_once(
     streams: CreateStream, database: TestDatabase, bucket: TestBucket
 ) -> None:
@@ -116,7 +114,6 @@ def test_on_s3_each_record_is_there_once(
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1000)  # two Spark sessions, and at first 600 MB of jars
 def test_a_delta_table_on_s3_has_each_record_once(
     streams: CreateStream, bucket: TestBucket
 ) -> None:
@@ -168,7 +165,7 @@ def test_a_session_without_the_jars_is_refused_with_what_to_add(
         check=False,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == ExitStatus.USAGE, done.stderr
     assert f"has no {missing}" in done.stderr

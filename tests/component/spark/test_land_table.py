@@ -22,8 +22,8 @@ from tests.component.spark.test_land import fill
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark import table_landing
 from tests.support.spark.landed_table import Rows, expected, of_other_engine, of_spark
 from tests.support.spark.session import spark
@@ -36,7 +36,6 @@ __all__ = ["spark"]
 REPOSITORY = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
 PARTITIONS = 2
-DEADLINE_SECONDS = 240
 ICEBERG, DELTA = TableFormat
 
 
@@ -124,7 +123,6 @@ def test_what_is_committed_lands_once_in_few_files(
 
 
 @of_one_format
-@pytest.mark.timeout(900)  # several Spark sessions in sequence
 @pytest.mark.parametrize(
     "steps",
     [("after the commit",), matrix(table_landing.STEPS)],
@@ -139,7 +137,7 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
 
     for step in steps:
         with process(stream, table, step) as dying:
-            assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL, step
+            assert dying.wait(HANG_SECONDS) == -signal.SIGKILL, step
         seen = table.rows(spark)
         assert seen <= topic, step
         assert 0 < seen.total() < topic.total(), step
@@ -149,7 +147,6 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
 
 
 @of_one_format
-@pytest.mark.timeout(600)  # two Spark sessions
 def test_a_process_that_was_frozen_appends_nothing_when_it_goes_on(
     spark: SparkSession, streams: CreateStream, table: Place
 ) -> None:
@@ -162,12 +159,11 @@ def test_a_process_that_was_frozen_appends_nothing_when_it_goes_on(
         wait_for(
             lambda: stat.read_text().rsplit(")")[-1].split()[0] == "T",
             "the process is frozen",
-            deadline_seconds=DEADLINE_SECONDS,
         )
         first = table.rows(spark).total()
         assert land(spark, stream, table).records == 2_000 - first
         frozen.send_signal(signal.SIGCONT)
-        output, _ = frozen.communicate(timeout=DEADLINE_SECONDS)
+        output, _ = frozen.communicate(timeout=HANG_SECONDS)
 
     assert output.splitlines()[-1] == table_landing.OVERTAKEN
     assert table.rows(spark) == expected(stream.clean())
@@ -381,7 +377,7 @@ def test_the_command_in_the_readme_lands_in_an_iceberg_table(
         check=False,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
     )
 
     assert done.returncode == 0, done.stderr

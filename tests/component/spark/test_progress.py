@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dedupe_crds.manifest import load_manifest
 from tests.support.fixtures import CreateStream
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.loopback import HTTP
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import landed
 from tests.support.spark.session import LOCAL
 from tests.support.traffic.streams import TestStream
@@ -28,7 +28,6 @@ from tests.support.traffic.traffic import produce_in_transaction, retries
 
 SEED = 21
 MESSAGES = 2_000
-DEADLINE_SECONDS = 480
 
 
 def command(stream: TestStream, job: str, *options: str) -> list[str]:
@@ -41,7 +40,7 @@ def run(stream: TestStream, job: str, *options: str) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         check=False,
-        timeout=DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
         # Java writes a line to stderr for this variable, before it runs.
         env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
     )
@@ -61,7 +60,6 @@ def land_options(output: Path) -> list[str]:
 
 
 @pytest.mark.matrix  # the stream that serves its metrics
-@pytest.mark.timeout(900)  # a Spark session
 def test_a_landing_tells_each_batch(streams: CreateStream, tmp_path: Path) -> None:
     stream = streams(partitions=2)
     fill(stream, MESSAGES)
@@ -80,7 +78,6 @@ def test_a_landing_tells_each_batch(streams: CreateStream, tmp_path: Path) -> No
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(900)  # a Spark session
 def test_a_landing_that_is_to_be_quiet_tells_its_result(
     streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -92,7 +89,6 @@ def test_a_landing_that_is_to_be_quiet_tells_its_result(
     assert (quiet.returncode, quiet.stderr) == (0, "")
 
 
-@pytest.mark.timeout(900)  # a Spark session
 def test_a_stream_serves_its_metrics_and_ends_with_a_summary(
     streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -118,7 +114,7 @@ def test_a_stream_serves_its_metrics_and_ends_with_a_summary(
         wait_for(lambda: metrics()["dedupe_job_records_total"] == MESSAGES, "all is counted")
         found = metrics()
         process.send_signal(signal.SIGINT)
-        assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()
+        assert process.wait(HANG_SECONDS) == 0, log.read_text()
 
     batches = re.findall(r"^batch (\d+): ", log.read_text(), re.MULTILINE)
     assert found["dedupe_job_rows_total"] == MESSAGES
@@ -142,7 +138,6 @@ def test_a_port_that_is_taken_is_refused_before_spark_starts(
 
 
 @pytest.mark.matrix  # the audit that is stopped in test_interrupted.py
-@pytest.mark.timeout(900)  # a Spark session
 def test_an_audit_on_a_terminal_has_a_bar_and_ends_with_ctrl_c(
     streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -157,7 +152,7 @@ def test_an_audit_on_a_terminal_has_a_bar_and_ends_with_ctrl_c(
             explain=lambda: text_of(shown),
         )
         type_keys(b"\x03")
-        assert process.wait(DEADLINE_SECONDS) == 130, text_of(shown)
+        assert process.wait(HANG_SECONDS) == 130, text_of(shown)
 
     assert "━" in text_of(shown)
     assert (

@@ -13,7 +13,6 @@ SEED = 22
 
 
 @pytest.mark.matrix  # the commands alone: test_the_commands_of_the_page_run in test_cluster.py
-@pytest.mark.timeout(1200)  # two Spark sessions in sequence
 def test_cron_audits_and_lands(streams: CreateStream, tmp_path: Path) -> None:
     stream, lake = streams(partitions=2), tmp_path / "lake"
     variables = {"STREAM": str(stream.manifest), "LAKE": str(lake)}

@@ -41,7 +41,6 @@ pytestmark = [
 
 SEED = 7
 RECORDS = 600
-DEADLINE_SECONDS = 900
 DEFAULT = "4.1"
 JSON_ID = {"from": "JsonPath", "path": ID_PATH}
 
@@ -73,7 +72,7 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     confs = [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
     words = ("-m", "dedupe_pipeline", job, stream.manifest, *arguments, "--master", "local[2]")
-    return on.run([*words, *confs], seconds=DEADLINE_SECONDS)
+    return on.run([*words, *confs])
 
 
 def orders(count: int = RECORDS) -> list[Message]:
@@ -219,7 +218,7 @@ def read(
 ) -> subprocess.CompletedProcess[str]:
     output = directory / "rows.json"
     words = (reading.__file__, how, kind, stream.manifest, output, directory / "checkpoint")
-    return on.run([*words, *options], seconds=DEADLINE_SECONDS)
+    return on.run([*words, *options])
 
 
 def found(directory: Path) -> list[list[object]]:

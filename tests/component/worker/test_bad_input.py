@@ -18,6 +18,7 @@ from dedupe_crds.status.worker import Phase
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.checker.record import Message
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_PATH, ID_STEPS, retries
@@ -98,7 +99,7 @@ def test_a_million_repeats_of_one_id_leave_one(streams: CreateStream, workers: W
     messages = (repeat if place else first for place in range(1_000_000))
     stream.send(messages)
     worker = workers.start(stream)
-    worker.wait_until_caught_up(deadline_seconds=120)
+    worker.wait_until_caught_up()
     [record] = stream.clean()
     assert (record.key, record.value) == (b"one", b"first")
     worker.wait_until(
@@ -107,7 +108,6 @@ def test_a_million_repeats_of_one_id_leave_one(streams: CreateStream, workers: W
     assert worker.status().window.keys < 10
 
 
-@pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
     streams: CreateStream, workers: Workers
 ) -> None:
@@ -130,11 +130,10 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
             return False
         return readiness.http_status == 503 and readiness.body["reason"] == "RecordTooLarge"
 
-    worker.wait_until(refused, "/readyz says RecordTooLarge", deadline_seconds=60)
+    worker.wait_until(refused, "/readyz says RecordTooLarge")
     worker.wait_until(
         lambda: stream.progress().get(0, 0) == len(before),
         "all that stands before the large record is passed on",
-        deadline_seconds=90,
     )
     stream.settle()
     judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).assert_exactly_once()
@@ -148,9 +147,7 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
             return False
         return "max.message.bytes" in message and f"at offset {len(before)} of" in message
 
-    worker.wait_until(
-        names_both, "the message names the record and what to raise", deadline_seconds=60
-    )
+    worker.wait_until(names_both, "the message names the record and what to raise")
 
     raise_max_message_bytes(stream, 10 * MIB)
     worker.wait_until_caught_up()
@@ -165,4 +162,4 @@ def raise_max_message_bytes(stream: TestStream, max_bytes: int) -> None:
     )
     topic = ConfigResource(ResourceType.TOPIC, stream.output_topic, incremental_configs=[setting])
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
-    admin.incremental_alter_configs([topic])[topic].result(30)
+    admin.incremental_alter_configs([topic])[topic].result(HANG_SECONDS)

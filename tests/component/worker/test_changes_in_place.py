@@ -6,7 +6,10 @@ import yaml
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.worker import WindowStatus
-from tests.support.crashes.aftermath import logged
+from tests.support.crashes.aftermath import (
+    logged,
+    reconciled,
+)
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -44,7 +47,7 @@ def test_a_shorter_window_forgets_and_a_longer_one_remembers_from_then_on(
     worker = workers.start(stream)
     worker.wait_until(lambda: logged(worker, "caught up"), "it is reconciled")
     worker.wait_until(lambda: is_empty(worker.status().window), "it has forgotten all ids")
-    [start] = logged(worker, "caught up")
+    start = reconciled(worker)
     assert (start["reason"], start["records"]) == ("Tail", 0), "the store is the same"
     assert worker.sigterm() == 0
 

@@ -23,8 +23,8 @@ from tests.support.earlier_release import (
     unpack_earlier,
     with_earlier,
 )
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 
 CreateStream = Callable[..., TestStream]
@@ -108,7 +108,7 @@ def in_pod(
         yield addresses
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(HANG_SECONDS)
 
 
 def assert_ready(
@@ -120,14 +120,12 @@ def assert_ready(
         assert process.poll() is None, "it has ended"
         where = addresses[probe["port"]]
         try:
-            return HTTP.get(f"http://{where}{probe['path']}", timeout=30).is_success
+            return HTTP.get(f"http://{where}{probe['path']}", timeout=HANG_SECONDS).is_success
         except httpx.TransportError:
             return False
 
     for name in _PROBES:
-        wait_for(
-            partial(succeeds, container[name]["httpGet"]), f"{name} succeeds", deadline_seconds=90
-        )
+        wait_for(partial(succeeds, container[name]["httpGet"]), f"{name} succeeds")
 
 
 def test_a_worker_in_a_pod_of_an_operator_of_the_release_before_is_ready(
@@ -138,7 +136,7 @@ def test_a_worker_in_a_pod_of_an_operator_of_the_release_before_is_ready(
         run_earlier(earlier, _EARLIER_OPERATOR, json.dumps(applied(stream)))
     )
     with in_pod(container, data, tmp_path, None) as addresses:
-        status = HTTP.get(f"http://{addresses['http']}/status", timeout=30).text
+        status = HTTP.get(f"http://{addresses['http']}/status", timeout=HANG_SECONDS).text
     assert "degraded" in json.loads(status), "it has what the operator does not know"
     assert run_earlier(earlier, _EARLIER_READER, status) == "True\n"
 
@@ -153,5 +151,5 @@ def test_a_worker_of_the_release_before_in_a_pod_of_this_operator_is_ready(
     [container] = template["spec"]["containers"]
     data = config_map.build(stream)["data"]
     with in_pod(container, data, tmp_path, with_earlier(earlier)) as addresses:
-        answer = HTTP.get(f"http://{addresses['http']}/status", timeout=30).content
+        answer = HTTP.get(f"http://{addresses['http']}/status", timeout=HANG_SECONDS).content
     assert WorkerStatus.model_validate_json(answer).ready

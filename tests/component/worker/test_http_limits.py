@@ -13,6 +13,7 @@ import yaml
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.servers.kafka import free_ports
+from tests.support.patience import HANG_SECONDS, patience_clock
 from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
@@ -62,16 +63,23 @@ def connections() -> Iterator[ExitStack]:
 
 def connect(connections: ExitStack, address: str, sent: bytes) -> None:
     host, _, port = address.partition(":")
-    client = connections.enter_context(socket.create_connection((host, int(port)), timeout=20))
+    client = connections.enter_context(
+        socket.create_connection((host, int(port)), timeout=HANG_SECONDS)
+    )
     client.sendall(sent)
+
+
+def probe(address: str, path: str) -> httpx.Response:
+    began = patience_clock()
+    answer = HTTP.get(f"http://{address}/{path}", timeout=HANG_SECONDS)
+    assert patience_clock() - began < PROBE_SECONDS
+    return answer
 
 
 def assert_alive(*addresses: str) -> None:
     for address in addresses:
-        answer = HTTP.get(f"http://{address}/healthz", timeout=PROBE_SECONDS)
-        assert answer.status_code == httpx.codes.OK
-        answer = HTTP.get(f"http://{address}/readyz", timeout=PROBE_SECONDS)
-        assert answer.json()["ready"] is False
+        assert probe(address, "healthz").status_code == httpx.codes.OK
+        assert probe(address, "readyz").json()["ready"] is False
 
 
 @pytest.mark.parametrize(
@@ -107,7 +115,7 @@ def test_a_large_body_costs_no_memory_and_no_disk(worker: WorkerProcess) -> None
     before = resident_kib()
     for content in (large(), b"x" * (64 << 20)):
         try:
-            answer = HTTP.post(url, content=content, timeout=20)
+            answer = HTTP.post(url, content=content, timeout=HANG_SECONDS)
         except httpx.TransportError:
             continue  # closed before all of it was sent
         assert answer.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE

@@ -24,7 +24,8 @@ from tests.support.checker import history
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.fixtures import HOLDS_ANYTHING
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import list_inputs
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import retries
@@ -61,9 +62,9 @@ def stream(
     )
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for deleted in admin.delete_topics(
-        [between, clean, f"{clean}-epochs"], operation_timeout=30
+        [between, clean, f"{clean}-epochs"], operation_timeout=HANG_SECONDS
     ).values():
-        deleted.result(30)
+        deleted.result(HANG_SECONDS)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def running(stream: TestStream, state_dir: Path) -> Iterator[ComponentFactory]:
         yield factory
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(HANG_SECONDS)
     assert codes == [ExitCode.OK]
 
 
@@ -177,7 +178,7 @@ def test_a_broker_gives_the_topics_of_a_pattern_without_topics_its_own_sizes(
     assert (again.problems, again.created) == ((), False)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for deleted in admin.delete_topics([clean, f"{clean}-repartition", f"{clean}-epochs"]).values():
-        deleted.result(30)
+        deleted.result(HANG_SECONDS)
 
 
 @pytest.mark.usefixtures("_soon")
@@ -191,7 +192,7 @@ def test_records_that_are_deleted_before_a_worker_has_read_them_are_still_report
     stream.send(retries(SEED, 100, start=100))
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
     cut = TopicPartition(stream.input_topic, 0, stream.ends()[0])
-    admin.delete_records([cut])[cut].result(30)
+    admin.delete_records([cut])[cut].result(HANG_SECONDS)
     with running(stream, workers.state_dir(stream)) as factory:
         state = factory.worker_state
         wait_for(lambda: state.ready, "the worker runs")

@@ -21,7 +21,9 @@ from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_worker.kafka.admin import Topics
 from tests.conftest import is_led
 from tests.support.kafka_tools.transactions import commands_in, run
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
+from tests.support.processes.brokers import lasting_broker
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream
 
 CreateTopic = Callable[..., str]
@@ -38,14 +40,14 @@ class Foreign:
         settings = {"bootstrap.servers": servers, "log_level": 0}
         plain = Producer(settings)
         plain.produce(topic, b"before", partition=0)
-        assert plain.flush(60) == 0
+        assert plain.flush(HANG_SECONDS) == 0
         self.producer = Producer(
             {**settings, "transactional.id": self.id, "transaction.timeout.ms": 600_000}
         )
         self.producer.init_transactions(60)
         self.producer.begin_transaction()
         self.producer.produce(topic, b"in it", partition=0)
-        assert self.producer.flush(60) == 0
+        assert self.producer.flush(HANG_SECONDS) == 0
 
     def commands(self) -> dict[str, str]:
         """Return the commands that the worker names, while it waits for this transaction."""
@@ -76,7 +78,7 @@ class Foreign:
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     """Run a broker whose coordinator may forget everything."""
-    with EmbeddedBroker(tmp_path / "broker", session_seconds=60) as running:
+    with lasting_broker(tmp_path / "broker") as running:
         yield running
 
 
@@ -122,7 +124,7 @@ def test_a_hanging_transaction_is_found_and_aborted(own_broker: EmbeddedBroker) 
     create_topic(admin, "clean")
     foreign = Foreign(own_broker.bootstrap_servers, "clean")
     commands = foreign.commands()
-    admin.delete_topics([_COORDINATOR_LOG])[_COORDINATOR_LOG].result(60)
+    admin.delete_topics([_COORDINATOR_LOG])[_COORDINATOR_LOG].result(HANG_SECONDS)
     [hanging] = wait_for(
         lambda: run(commands["find-hanging"]), "the coordinator has forgotten it", poll_seconds=1
     )
@@ -159,7 +161,7 @@ def test_a_worker_that_learns_from_an_output_names_its_open_transaction(
 
 def create_topic(admin: AdminClient, name: str) -> None:
     """Create a topic, and wait until the broker leads it."""
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(HANG_SECONDS)
     wait_for(lambda: is_led(admin, name), f"the broker knows {name}")
 
 
@@ -171,7 +173,7 @@ def committed(servers: str, topic: str) -> list[bytes | None]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     values = []
     while True:
-        [message] = consumer.consume(1, 60)
+        [message] = consumer.consume(1, HANG_SECONDS)
         if message.error() is not None:
             break
         values.append(message.value())

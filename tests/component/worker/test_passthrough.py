@@ -76,7 +76,7 @@ def test_a_worker_told_to_stop_leaves_no_transaction_half_done(
             stream.settle()
             raw, clean, committed = stream.raw(), stream.clean(), stream.committed()
             judge(raw, clean, key_id, up_to=committed).assert_exactly_once()
-        producer.finish(deadline_seconds=120)
+        producer.finish()
     workers.start(stream).wait_until_caught_up()
     judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
 

@@ -12,6 +12,7 @@ from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.checker.routed import added, everything, judge_routes, routed, routes_of
 from tests.support.fixtures import topics_beside
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream
@@ -158,7 +159,7 @@ def test_a_lookup_tells_what_is_known_of_an_id_until_it_is_forgotten(
             f"http://{worker.endpoint()}/{call}",
             json={"ids": ["b", "z"]},
             headers={"X-Admin-Token": TOKEN},
-            timeout=30,
+            timeout=HANG_SECONDS,
         )
         return answer.raise_for_status().json()
 

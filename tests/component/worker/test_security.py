@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 from dedupe_crds.status.exit_code import ExitCode
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.processes.secured_broker import PASSWORD, USER, Certificate, SecuredBroker
 from tests.support.traffic.streams import TestStream, stream_manifest
@@ -56,7 +57,7 @@ def secured_stream(
     keeps_all = {"retention.ms": "-1"}  # what is sent is of another year
     topics = [NewTopic(topic, 1, config=keeps_all) for topic in (raw, clean, *side_topics)]
     for created in admin.create_topics(topics).values():
-        created.result(30)
+        created.result(HANG_SECONDS)
     open_stream = stream_manifest(directory, secured.bootstrap_servers, raw, clean, **spec)
     secured_text = open_stream.manifest.read_text().replace(
         secured.bootstrap_servers, secured.secured_servers
@@ -93,7 +94,6 @@ def test_a_wrong_password_is_named_and_not_told(
     worker.wait_until(
         lambda: worker.readiness().body["reason"] == "NotAuthorized",
         "the worker says that its credentials are refused",
-        deadline_seconds=60,
     )
     assert worker.readiness().http_status == 503
     assert WRONG not in worker.log_path.read_text() + worker.get("/status").text
@@ -112,7 +112,7 @@ def allow(
     of = (kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*")
     rights = [AclBinding(*of, operation, AclPermissionType.ALLOW) for operation in operations]
     for made in admin.create_acls(rights).values():
-        made.result(30)
+        made.result(HANG_SECONDS)
 
 
 @pytest.mark.parametrize(

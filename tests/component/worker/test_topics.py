@@ -11,7 +11,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker.record import Message
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce
 
@@ -26,7 +26,7 @@ def test_the_state_is_what_a_reader_of_committed_records_sees(
     produce(broker.bootstrap_servers, output, [Message(1, b"k", b"v") for _ in range(10)])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     cut = TopicPartition(output, 1, 4)
-    admin.delete_records([cut])[cut].result(15)
+    admin.delete_records([cut])[cut].result(HANG_SECONDS)
     cluster = Cluster(broker.bootstrap_servers)
     state, empty = cluster.partition_state(stream, 1), cluster.partition_state(stream, 0)
     assert (state.low, state.end) == (4, 10)
@@ -42,7 +42,7 @@ def test_a_topic_made_again_has_another_uuid_and_one_that_is_gone_is_told(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     cluster = Cluster(broker.bootstrap_servers)
     before = cluster.partition_state(stream, 0)
-    admin.delete_topics([output])[output].result(15)
+    admin.delete_topics([output])[output].result(HANG_SECONDS)
     wait_for(lambda: cluster.topic(output) is None, "the broker has heard that it is gone")
     with pytest.raises(TopicMissing):
         cluster.partition_state(stream, 0)

@@ -12,12 +12,16 @@ from tests.support.checker.history import end_offsets
 from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.crashes.inner_crashes import MARKER, FaultWorkers
-from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.patience import LONGEST_SECONDS, wait_for
+from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
+
+# What a worker says of a broker that did not answer in time.
+_LATE_BROKER = ("BrokerUnavailable", "TransactionExpired")
 
 
 def wait_until_passed(
-    stream: TestStream, *workers: WorkerProcess, deadline_seconds: float = 180.0
+    stream: TestStream, *workers: WorkerProcess, deadline_seconds: float = LONGEST_SECONDS
 ) -> None:
     """Wait until all messages that are in the input now are committed."""
     ends = stream.ends()
@@ -54,9 +58,9 @@ def judged(stream: TestStream) -> Verdict:
     return verdict
 
 
-def wait_until_killed(worker: WorkerProcess, *, deadline_seconds: float = 90.0) -> None:
+def wait_until_killed(worker: WorkerProcess) -> None:
     """Wait until a worker has ended, and assert that SIGKILL ended it."""
-    code = worker.wait_until_ended(deadline_seconds=deadline_seconds)
+    code = worker.wait_until_ended()
     assert code == -signal.SIGKILL, f"ended with {code}; see {worker.log_path}"
 
 
@@ -77,10 +81,25 @@ def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:
     return [line for line in worker.logs() if line.get("event") == event]
 
 
+def failures(worker: WorkerProcess) -> list[dict[str, Any]]:
+    """Return the log lines of the sessions that failed."""
+    return logged(worker, "session failed")
+
+
+def assert_undisturbed(worker: WorkerProcess) -> None:
+    """Assert that no session has failed, except for a broker that was late: then a worker retries."""
+    lines = [line for line in failures(worker) if line["reason"] not in _LATE_BROKER]
+    assert not lines, lines
+
+
 def reconciled(worker: WorkerProcess) -> dict[str, Any]:
-    """Return the log line of the only reconcile: `reason`, `records` and so on."""
-    [line] = logged(worker, "caught up")
-    return line
+    """Return the log line of the first reconcile: `reason`, `records` and so on.
+
+    There is no other, except after a session that has failed.
+    """
+    lines = logged(worker, "caught up")
+    assert 1 <= len(lines) <= 1 + len(failures(worker)), lines
+    return lines[0]
 
 
 def wait_until_open(stream: TestStream, *, is_open: bool, partition: int = 0) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from dedupe_router import output
 from dedupe_router.cli import main
 from dedupe_router.output import Batch, TransactionalOutput
+from tests.support.patience import HANG_SECONDS
 
 VARIABLE = "CRASH_AT"
 
@@ -68,7 +69,7 @@ class _WatchedProducer:
         return getattr(self._producer, name)
 
     def send_offsets_to_transaction(self, *arguments: object) -> None:
-        self._producer.flush(30)
+        self._producer.flush(HANG_SECONDS)
         self._trigger.reach(RouterStep.PRODUCED)
         self._producer.send_offsets_to_transaction(*arguments)
         self._trigger.reach(RouterStep.OFFSETS_SENT)

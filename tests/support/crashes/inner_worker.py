@@ -6,7 +6,6 @@ which the tests notice.
 """
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.support.crashes.inner_crashes import MARKER, InnerCrash, Point
+from tests.support.patience import pace
 
 _SLOW_SECONDS = 0.5
 
@@ -60,9 +60,7 @@ class Trigger:
             Store.flush(self.store)  # not the watched one
         log.warning(MARKER, point=point, time=self._times, signal=self.crash.signal)
         os.kill(self.crash.pid or os.getpid(), self.crash.signal)
-        time.sleep(
-            _SLOW_SECONDS
-        )  # SIGSTOP takes effect on this thread, or the broker, a moment later
+        pace(_SLOW_SECONDS)  # SIGSTOP takes effect on this thread, or the broker, a moment later
 
 
 class FaultyFactory(_Components):
@@ -146,7 +144,7 @@ class _Producer:
         if (
             self._trigger.met
         ):  # a worker that continues after a fault is slow, so its client notices first
-            time.sleep(_SLOW_SECONDS)
+            pace(_SLOW_SECONDS)
         return self._real.poll(*arguments)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # any attribute of a producer

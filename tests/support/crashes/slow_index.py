@@ -4,12 +4,12 @@ Usage: `python -m tests.support.crashes.slow_index MANIFEST SERVERS`.
 """
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from dedupe_filters import backfill
 from dedupe_local.cli import main
+from tests.support.patience import pace
 
 _PAUSE_SECONDS = 1.5  # longer than a reader waits at a supposed end
 
@@ -20,7 +20,7 @@ def slowly(write: Callable[..., None]) -> Callable[..., None]:
     def wrapped(self: Any, *args: Any) -> None:  # noqa: ANN401 (of a writer)
         write(self, *args)
         self.flush()
-        time.sleep(_PAUSE_SECONDS)
+        pace(_PAUSE_SECONDS)
 
     return wrapped
 

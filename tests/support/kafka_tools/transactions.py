@@ -8,13 +8,13 @@ from typing import Final
 
 from dedupe_pipeline.runtime.jars import KAFKA_BROKER, kafka_broker, resolve
 from dedupe_pipeline.runtime.java import find_java
+from tests.support.patience import HANG_SECONDS
 
 _VERSION: Final = KAFKA_BROKER[0].rpartition(":")[2]
 _TOOLS: Final = (f"org.apache.kafka:kafka-tools:{_VERSION}",)
 _LOCKS: Final = Path(__file__).parent / "jars.json"
 _SCRIPT: Final = "kafka-transactions.sh"
 _CLASS: Final = "org.apache.kafka.tools.TransactionsCommand"
-_DEADLINE_SECONDS: Final = 120
 
 
 def commands_in(text: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def run(line: str) -> list[dict[str, str]]:
         [find_java(), "-cp", ":".join(map(str, jars)), _CLASS, *arguments],
         capture_output=True,
         text=True,
-        timeout=_DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

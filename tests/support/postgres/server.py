@@ -13,6 +13,7 @@ import pytest
 
 from dedupe_local.servers.postgres import EmbeddedPostgres
 from dedupe_pipeline.jobs.aggregate import Postgres
+from tests.support.processes.brokers import START_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ def running_postgres(host: str = "127.0.0.1") -> Iterator[EmbeddedPostgres]:
     # Not pytest's directory: the server may run as another user, who has no access there.
     directory = Path(tempfile.mkdtemp(prefix="dedupe-postgres-"))
     try:
-        with EmbeddedPostgres(directory, host) as server:
+        with EmbeddedPostgres(directory, host, start_seconds=START_SECONDS) as server:
             yield server
     finally:
         shutil.rmtree(directory)

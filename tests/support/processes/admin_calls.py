@@ -4,6 +4,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.loopback import HTTP
 from tests.support.processes.processes import WorkerProcess
 
@@ -24,4 +25,4 @@ def post(worker: WorkerProcess, path: str, **fields: object) -> httpx.Response:
     """
     headers = {"Authorization": f"Bearer {TOKEN}"}
     url = f"http://{worker.endpoint()}{path}"
-    return HTTP.post(url, json=fields or None, headers=headers, timeout=30)
+    return HTTP.post(url, json=fields or None, headers=headers, timeout=HANG_SECONDS)

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.patience import HANG_SECONDS
+
 _HOP_BY_HOP = {"connection", "content-length", "expect", "keep-alive", "transfer-encoding"}
 
 
@@ -101,7 +103,7 @@ class FaultyProxy:
         return self._behind(request, self._send) if self._behind else self._send(request)
 
     def _send(self, request: Request) -> Answer:
-        connection = http.client.HTTPConnection(self._target, timeout=60)
+        connection = http.client.HTTPConnection(self._target, timeout=HANG_SECONDS)
         try:
             connection.putrequest(
                 request.method, request.path, skip_host=True, skip_accept_encoding=True

@@ -12,11 +12,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from threading import Lock
-from time import sleep
 
 from dedupe_local.run.die_with_parent import die_with
 from dedupe_worker import process as worker_process
 from dedupe_worker.kafka import producer as output
+from tests.support.patience import wait_for
 
 STOP_SECONDS = "TEST_STOP_SECONDS"
 """Environment variable: the seconds that a worker may take to stop after SIGTERM."""
@@ -67,8 +67,9 @@ class ForkedProcess:
 
     def wait(self) -> int:
         """Wait for its end, and return the exit code as `poll` does."""
-        while (code := self.poll()) is None:
-            sleep(_POLL_SECONDS)
+        wait_for(lambda: self.poll() is not None, "it has ended", poll_seconds=_POLL_SECONDS)
+        code = self.poll()
+        assert code is not None
         return code
 
     def send_signal(self, number: int) -> None:

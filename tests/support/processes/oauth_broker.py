@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker, free_ports
+from tests.support.processes.brokers import LASTING_SESSION_SECONDS, START_SECONDS
 
 USER: Final = "reader"
 LOGIN: Final = (
@@ -20,7 +21,12 @@ class OauthBroker(EmbeddedBroker):
     """
 
     def __init__(self, data_dir: Path, *, host: str = HOST) -> None:
-        super().__init__(data_dir, host=host)
+        super().__init__(
+            data_dir,
+            host=host,
+            session_seconds=LASTING_SESSION_SECONDS,
+            start_seconds=START_SECONDS,
+        )
         self._oauth_port = free_ports(1, host)[0]
 
     @property

@@ -5,11 +5,10 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 import psutil
 
-_DEADLINE_SECONDS: Final = 180.0
+from tests.support.patience import HANG_SECONDS
 
 
 @contextmanager
@@ -33,9 +32,9 @@ def process_group(
             left = [process for process in psutil.process_iter() if _group(process) == started.pid]
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)
-            started.wait(_DEADLINE_SECONDS)
+            started.wait(HANG_SECONDS)
             # A JVM whose Python was killed must end without help; if it does not, the test fails.
-            _, alive = psutil.wait_procs(left, timeout=_DEADLINE_SECONDS)
+            _, alive = psutil.wait_procs(left, timeout=HANG_SECONDS)
             for process in alive:
                 process.kill()
             assert not alive

@@ -16,13 +16,12 @@ from dedupe_kafka.cluster import Cluster
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
 from tests.support.crashes.crashing_router import RouterCrash
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.forked import ForkedProcess
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce
-
-_HTTP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +177,7 @@ class RouterProcess:
     def get(self, path: str) -> httpx.Response:
         """GET a path of the router; wait until it has an address."""
         self.wait_until(self._endpoint.exists, "it has an HTTP endpoint")
-        return HTTP.get(f"http://{self._endpoint.read_text().strip()}{path}", timeout=_HTTP_SECONDS)
+        return HTTP.get(f"http://{self._endpoint.read_text().strip()}{path}", timeout=HANG_SECONDS)
 
     def status(self) -> RouterStatus:
         """GET /status."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker, free_ports
+from tests.support.processes.brokers import LASTING_SESSION_SECONDS, START_SECONDS
 
 USER = "worker"
 PASSWORD = "s3cret-of-the-worker"  # noqa: S105 # of a broker that ends with its test
@@ -39,7 +40,12 @@ class SecuredBroker(EmbeddedBroker):
     """
 
     def __init__(self, data_dir: Path, certificate: Certificate, *, host: str = HOST) -> None:
-        super().__init__(data_dir, host=host)
+        super().__init__(
+            data_dir,
+            host=host,
+            session_seconds=LASTING_SESSION_SECONDS,
+            start_seconds=START_SECONDS,
+        )
         self._certificate = certificate
         self._secured_port = free_ports(1, host)[0]
 

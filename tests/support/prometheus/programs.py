@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.cluster.paths import cluster_cache
+from tests.support.patience import HANG_SECONDS
 
 _PACKAGE = "prometheus"
 
@@ -41,6 +42,6 @@ def prometheus_program(name: str) -> str:
 
 def _run(*command: str, cwd: str) -> None:
     done = subprocess.run(
-        command, cwd=cwd, check=False, capture_output=True, text=True, timeout=300
+        command, cwd=cwd, check=False, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

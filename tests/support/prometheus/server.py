@@ -17,12 +17,10 @@ import httpx
 import yaml
 
 from dedupe_local.servers.kafka import free_ports
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import wait_for
 from tests.support.prometheus.programs import prometheus_program
 
-_READY_SECONDS = 60.0
-_STOP_SECONDS = 20.0
 _POD = "__meta_kubernetes_pod"
 _NAMESPACE = "__meta_kubernetes_namespace"
 
@@ -62,7 +60,7 @@ class PrometheusServer:
         return {rule["name"]: rule for group in groups for rule in group["rules"]}
 
     def _get(self, path: str, **parameters: str) -> dict[str, Any]:
-        answer = HTTP.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=20)
+        answer = HTTP.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=HANG_SECONDS)
         assert answer.status_code == 200, f"{parameters}: {answer.text}"
         data: dict[str, Any] = answer.json()["data"]
         return data
@@ -100,18 +98,17 @@ def running_prometheus(
             wait_for(
                 lambda: _is_ready(process, address, log),
                 "Prometheus is ready",
-                deadline_seconds=_READY_SECONDS,
             )
             yield PrometheusServer(f"http://{address}", discovered)
         finally:
             process.terminate()
-            process.wait(_STOP_SECONDS)
+            process.wait(HANG_SECONDS)
 
 
 def _is_ready(process: "subprocess.Popen[bytes]", address: str, log: Path) -> bool:
     assert process.poll() is None, f"Prometheus ended: {log.read_text()[-2000:]}"
     try:
-        return HTTP.get(f"http://{address}/-/ready", timeout=5).status_code == 200
+        return HTTP.get(f"http://{address}/-/ready", timeout=HANG_SECONDS).status_code == 200
     except httpx.TransportError:
         return False
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import boto3
 from moto.server import ThreadedMotoServer
 
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.faulty_proxy import (
     Fault,
     FaultyProxy,
@@ -87,7 +88,9 @@ def half_of_it(bucket: TestBucket) -> Fault:
     """Return a fault that sends half of the body, and then closes all connections."""
 
     def fault(request: Request, _: Forward) -> None:
-        connection = HTTPConnection(urlsplit(bucket.client.meta.endpoint_url).netloc, timeout=30)
+        connection = HTTPConnection(
+            urlsplit(bucket.client.meta.endpoint_url).netloc, timeout=HANG_SECONDS
+        )
         connection.putrequest(request.method, request.path, skip_host=True)
         for name, value in request.headers.items():
             connection.putheader(name, value)

@@ -23,7 +23,7 @@ from dedupe_local.run.child_process import spawn
 from dedupe_pipeline.package import EXECUTOR_PACKAGES
 from dedupe_pipeline.runtime.java import find_java
 from images.locked import parse
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 
 REPOSITORY: Final = Path(__file__).parents[3]
 BIN: Final = Path(sys.executable).parent
@@ -37,8 +37,6 @@ SMALL: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
 }
-_START_SECONDS: Final = 120.0
-_END_SECONDS: Final = 60.0
 # /mnt keeps what is needed of the places that are hidden next.
 _WORKER: Final = """
 set -eu
@@ -95,7 +93,6 @@ def running_cluster(directory: Path) -> Iterator[SparkCluster]:
         wait_for(
             lambda: log.read_text().count("Registering worker") == WORKERS,
             "all workers have registered",
-            deadline_seconds=_START_SECONDS,
             explain=lambda: "\n".join(each.read_text() for each in directory.glob("*.log")),
         )
         python = environment / "bin/python3"
@@ -125,7 +122,6 @@ def _start_master(stack: ExitStack, directory: Path) -> str:
     found = wait_for(
         lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()),
         "the master has an address",
-        deadline_seconds=_START_SECONDS,
         explain=log.read_text,
     )
     return found[1]
@@ -163,7 +159,7 @@ def _start(stack: ExitStack, command: list[str | Path], log: Path, env: dict[str
     }
     with log.open("wb") as output:
         process = spawn(command, output=output, env={**own, **env})
-    stack.callback(process.wait, _END_SECONDS)
+    stack.callback(process.wait, HANG_SECONDS)
     # The PID namespace of a worker ends with its first process, which ends with `unshare`.
     stack.callback(process.kill)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from dedupe_pipeline.runtime.jars import cache_dir
 from images.locked import Locked, packages, parse
+from tests.support.patience import HANG_SECONDS
 
 REPOSITORY: Final = Path(__file__).parents[3]
 _UV: Final = Path(sys.executable).parent / "uv"
@@ -43,7 +44,7 @@ class SparkEnvironment:
         return {**own, "PYTHONPATH": str(self.installed), "PATH": path}
 
     def run(
-        self, arguments: Sequence[str | Path], *, seconds: float, **settings: str
+        self, arguments: Sequence[str | Path], **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run Python with arguments; no setting of this process's Python or Spark applies."""
         return subprocess.run(
@@ -51,7 +52,7 @@ class SparkEnvironment:
             env={**self.variables(), **settings},
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=HANG_SECONDS,
             check=False,
         )
 

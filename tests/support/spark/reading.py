@@ -20,8 +20,7 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.session import spark_session
 from dedupe_pipeline.source import read_clean, read_clean_stream
-
-_DEADLINE_SECONDS = 300
+from tests.support.patience import HANG_SECONDS
 
 
 def _frame(spark: SparkSession, stream: DedupeStream, how: str, kind: str, given: Any) -> DataFrame:  # noqa: ANN401
@@ -52,7 +51,7 @@ def _read(how: str, kind: str, manifest: str, output: str, checkpoint: str, *giv
         files = f"{checkpoint}-files"
         writer = wanted.writeStream.format("parquet").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start(files)
-        if not query.awaitTermination(_DEADLINE_SECONDS):
+        if not query.awaitTermination(HANG_SECONDS):
             raise TimeoutError("the stream did not end")
         print("batches", len(list(Path(checkpoint).glob("commits/[0-9]*"))))
         _write(spark.read.parquet(files), output)

@@ -1,12 +1,16 @@
 """A Spark session for all tests of a run, small so that its tasks start fast."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from dedupe_pipeline.runtime.jars import delta, iceberg, spark_kafka
 from dedupe_pipeline.session import spark_session
+from tests.support.patience import HANG_SECONDS
 
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
@@ -31,17 +35,67 @@ _TABLES = {
 }
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Start a session with the Kafka connector and both formats of tables.
+_SESSION = pytest.StashKey[SparkSession]()
 
-    All importing modules share it, because a process has one JVM of Spark.
-    """
-    session = spark_session(
+
+def start() -> SparkSession:
+    """Start a session with the Kafka connector and both formats of tables, or return the one that runs."""
+    return spark_session(
         "tests",
         master="local[2]",
         properties={**SMALL, **_TABLES},
         jars=lambda: [*spark_kafka(), *iceberg(), *delta()],
     )
-    yield session
-    session.stop()
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """Kill Spark's JVM if something takes longer: the call that hangs fails then.
+
+    To interrupt the call would not do. py4j would take the answer to it, once that comes, for the answer to the next
+    one, and PySpark makes a next one before it raises.
+    """
+    gateway = SparkContext._gateway  # noqa: SLF001 # nothing else knows its process
+    assert gateway
+    timer = Timer(seconds, gateway.proc.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def forget_dead_jvm() -> None:
+    """Forget a session whose JVM has ended, so that another can be started."""
+    gateway, context = SparkContext._gateway, SparkContext._active_spark_context  # noqa: SLF001 # PySpark never does it
+    if gateway is None or gateway.proc.poll() is None:
+        return
+    gateway.shutdown()
+    if context:
+        context._jsc = None  # noqa: SLF001 # it can't be told
+        context.stop()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+
+
+@pytest.fixture
+def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
+    """Return a session that all tests share, because a process has one JVM of Spark.
+
+    It ends with a test that hangs, and the next test has another.
+    """
+    held = pytestconfig.stash
+    if _SESSION not in held:
+        pytestconfig.add_cleanup(stop)
+    forget_dead_jvm()
+    if SparkContext._gateway is None:  # noqa: SLF001 # as above
+        held[_SESSION] = start()
+    with ended_after(HANG_SECONDS):
+        yield held[_SESSION]
+
+
+def stop() -> None:
+    """Stop the session of this process, if it has one."""
+    forget_dead_jvm()
+    if session := SparkSession._instantiatedSession:  # noqa: SLF001 # as above
+        session.stop()

@@ -17,12 +17,11 @@ from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Record
+from tests.support.patience import HANG_SECONDS
 
 HEADER = "v"
 SOURCE = FilterSource.header(HEADER)
 START_MS = 1_700_000_000_000
-
-_SECONDS = 60.0
 
 
 class ChunkWriter:
@@ -58,7 +57,7 @@ class ChunkWriter:
                 "linger.ms": 50,
             }
         )
-        self._producer.init_transactions(_SECONDS)
+        self._producer.init_transactions(HANG_SECONDS)
 
     def transaction(
         self, values: Iterable[bytes | None], *, claimed: bool = True, commit: bool = True
@@ -70,7 +69,7 @@ class ChunkWriter:
             record = self._record(value)
             self._builder.add([record])
             self._produce(self._producer, record, offsets)
-        self._producer.flush(_SECONDS)
+        self._producer.flush(HANG_SECONDS)
         if offsets and claimed:
             made = self._builder.finish(min(offsets), max(offsets), Origin.TRANSACTION)
             self._producer.produce(
@@ -81,7 +80,7 @@ class ChunkWriter:
             )
         self._builder.clear()
         end = self._producer.commit_transaction if commit else self._producer.abort_transaction
-        end(_SECONDS)
+        end(HANG_SECONDS)
 
     def settle(self) -> None:
         """Wait until readers see the committed records: a commit returns a little earlier."""
@@ -93,7 +92,7 @@ class ChunkWriter:
         """Write a record without filter and transaction, as another producer would."""
         producer = Producer({"bootstrap.servers": self._servers})
         self._produce(producer, self._record(value), [])
-        producer.flush(_SECONDS)
+        producer.flush(HANG_SECONDS)
 
     def _record(self, value: bytes | None) -> Message:
         self._written += 1
@@ -165,5 +164,5 @@ def filtered(broker: EmbeddedBroker, topics: Callable[..., str]) -> Iterator[Cal
     yield create
     if filters_topics:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        for deleted in admin.delete_topics(filters_topics, operation_timeout=30).values():
-            deleted.result(timeout=30)
+        for deleted in admin.delete_topics(filters_topics, operation_timeout=HANG_SECONDS).values():
+            deleted.result(timeout=HANG_SECONDS)

@@ -12,10 +12,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 
 from tests.support.checker.history import admin_client
 from tests.support.fixtures import HOLDS_ANYTHING
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream
-
-_SECONDS = 30.0
 
 
 def delete_records(stream: TestStream, topic: str, before: int, partition: int = 0) -> None:
@@ -28,15 +26,17 @@ def delete_records(stream: TestStream, topic: str, before: int, partition: int =
 def delete_topic(stream: TestStream, topic: str) -> None:
     """Delete a topic, and wait until its name is free."""
     admin = _admin(stream)
-    _wait_for_all(admin.delete_topics([topic], operation_timeout=_SECONDS).values())
-    wait_for(lambda: topic not in admin.list_topics(timeout=_SECONDS).topics, f"{topic} is gone")
+    _wait_for_all(admin.delete_topics([topic], operation_timeout=HANG_SECONDS).values())
+    wait_for(
+        lambda: topic not in admin.list_topics(timeout=HANG_SECONDS).topics, f"{topic} is gone"
+    )
 
 
 def create_topic(stream: TestStream, topic: str, partitions: int = 1) -> None:
     """Create a topic with the settings of a test's streams."""
     config = {key: str(value) for key, value in HOLDS_ANYTHING.items()}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
-    _wait_for_all(_admin(stream).create_topics([new], operation_timeout=_SECONDS).values())
+    _wait_for_all(_admin(stream).create_topics([new], operation_timeout=HANG_SECONDS).values())
 
 
 def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
@@ -44,7 +44,9 @@ def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
     admin = admin_client(bootstrap_servers)
     _wait_for_all(admin.create_partitions([NewPartitions(topic, total)]).values())
     wait_for(
-        lambda: len(admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions) == total,
+        lambda: (
+            len(admin.list_topics(topic, timeout=HANG_SECONDS).topics[topic].partitions) == total
+        ),
         f"{topic} has {total} partitions",
     )
 
@@ -65,7 +67,7 @@ def set_committed(stream: TestStream, offset: int, partition: int = 0) -> None:
 def _wait_for_all(answers: Iterable[Any]) -> None:
     """Wait for the answers of admin requests. Raises KafkaException."""
     for answer in answers:
-        found = answer.result(_SECONDS)
+        found = answer.result(HANG_SECONDS)
         if error := getattr(found, "error", None):
             raise KafkaException(error)
 

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, Producer
 
 from tests.support.checker import history
 from tests.support.checker.record import Message
+from tests.support.patience import HANG_SECONDS
 
 ID_HEADER = "message-id"
 ID_PATH = "$.order.id"
@@ -26,7 +27,6 @@ START_MS = 1_700_000_000_000
 
 _TURNS = 12
 _NEAR = 50
-_FLUSH_SECONDS = 60.0
 _LARGEST_REQUEST_BYTES = 100 << 20
 
 
@@ -115,7 +115,7 @@ class Sender:
             }
         )
         if transactional_id:
-            self._producer.init_transactions(_FLUSH_SECONDS)
+            self._producer.init_transactions(HANG_SECONDS)
             self._producer.begin_transaction()
 
     def send(self, message: Message) -> None:
@@ -137,7 +137,7 @@ class Sender:
                 self._producer.poll(0)
                 return
 
-    def flush(self, deadline_seconds: float = _FLUSH_SECONDS) -> None:
+    def flush(self, deadline_seconds: float = HANG_SECONDS) -> None:
         """Wait until all messages are delivered. Raises SendError otherwise."""
         waiting = self._producer.flush(deadline_seconds)
         if self._failures:
@@ -151,7 +151,7 @@ class Sender:
         """Flush, then commit or abort the transaction."""
         self.flush()
         end = self._producer.commit_transaction if commit else self._producer.abort_transaction
-        end(_FLUSH_SECONDS)
+        end(HANG_SECONDS)
 
     def _on_delivery(self, error: KafkaError | None, _: object) -> None:
         if error is not None:
@@ -212,7 +212,7 @@ class PacedProducer:
         """Return how many messages Kafka has accepted so far."""
         return self._sender.delivered
 
-    def finish(self, deadline_seconds: float) -> None:
+    def finish(self, deadline_seconds: float = HANG_SECONDS) -> None:
         """Wait until all messages are delivered. Raises SendError if that is too late."""
         self._thread.join(deadline_seconds)
         if self._thread.is_alive():
@@ -226,7 +226,7 @@ class PacedProducer:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(_FLUSH_SECONDS + 5)
+        self._thread.join(HANG_SECONDS)
 
     def _run(self) -> None:
         try:

@@ -27,7 +27,7 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.session import Session
 from dedupe_worker.store.state_dir import Identity, StateDirectory
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.snapshots.buckets import TestBucket
 from tests.support.tracer import Tracer
 from tests.unit.architecture.stream_walk import handlers_of, until_stateful_set
@@ -40,7 +40,6 @@ IDENTITY = Identity(
 )
 SNAPSHOT: Final = "first"
 _TICK_SECONDS: Final = 0.01
-_SECONDS: Final = 60.0
 
 
 class Worker:
@@ -95,7 +94,7 @@ class Worker:
 
         thread = Thread(target=loop)
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(HANG_SECONDS)
         try:
             yield
         finally:
@@ -128,7 +127,7 @@ class WorkerTransport(httpx.AsyncBaseTransport):
         answer = httpx.WSGITransport(worker.app).handle_request(asked)
         answer.read()
         if request.url.path == "/snapshots":
-            wait_for(worker.uploaded, "the upload has ended", deadline_seconds=_SECONDS)
+            wait_for(worker.uploaded, "the upload has ended")
             self._tracer.stop()
         return httpx.Response(answer.status_code, stream=httpx.ByteStream(answer.content))
 

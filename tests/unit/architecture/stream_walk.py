@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, Final
+from typing import Any
 from unittest.mock import patch
 
 from dedupe_operator.controller.controller import Controller
@@ -11,11 +11,10 @@ from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STATEFUL_SETS, STREAMS
 from dedupe_operator.kubernetes.watches import make_registry
+from tests.support.patience import HANG_SECONDS
 from tests.support.tracer import Tracer
 from tests.unit.operator.objects import NAMESPACE, STREAM
 from tests.unit.operator.scene import Scene
-
-_SECONDS: Final = 30.0
 
 
 def handlers_of(due: Callable[[Key], None]) -> dict[str, Callable[..., object]]:
@@ -60,5 +59,5 @@ def run(tracer: Tracer, scene: Scene) -> None:
                 type="ADDED",
             )
             controller.start()
-            assert done.wait(_SECONDS)
+            assert done.wait(HANG_SECONDS)
         controller.stop()

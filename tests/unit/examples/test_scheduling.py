@@ -16,7 +16,7 @@ import yaml
 from cronsim import CronSim
 
 from tests.support import argo
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.scheduling import EXAMPLES, Crontab, cron_environment
 
 DAG = ast.parse((EXAMPLES / "airflow_dag.py").read_text())
@@ -174,7 +174,7 @@ def test_a_job_of_cron_that_still_runs_is_not_started_again(tmp_path: Path) -> N
     command, env = ["run_job.sh", "sh", "-c", job], cron_environment(tmp_path)
     with subprocess.Popen(command, env=env) as first:
         wait_for(ran.exists, "the first runs")
-        second = subprocess.run(command, env=env, check=False, timeout=60)
+        second = subprocess.run(command, env=env, check=False, timeout=HANG_SECONDS)
         go.touch()
     assert (first.returncode, second.returncode) == (0, 0)
     assert ran.read_text() == "\n"

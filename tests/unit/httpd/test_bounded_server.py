@@ -11,10 +11,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from dedupe_crds.deadline import Deadline
 from dedupe_httpd import bounded_server
 from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_kafka.errors import InvalidConfig
+from tests.support.patience import HANG_SECONDS, patience
 from tests.support.processes.loopback import has_ipv6
 
 START = Callable[[str, list[tuple[str, str]]], object]
@@ -35,7 +35,7 @@ class App:
         self.bodies.append(environ["wsgi.input"].read())
         if environ["PATH_INFO"] == "/wait":
             self.waiting.set()
-            self.go.wait(30)
+            self.go.wait(HANG_SECONDS)
         start("200 OK", [("Content-Type", "text/plain")])
         return [b"x" * LARGE if environ["PATH_INFO"] == "/large" else b"short"]
 
@@ -64,7 +64,7 @@ def clients() -> Iterator[ExitStack]:
 
 def connect(clients: ExitStack, server: BoundedServer, sent: bytes = b"") -> socket.socket:
     address = (server.effective_host, int(server.effective_port))
-    client = clients.enter_context(socket.create_connection(address, timeout=20))
+    client = clients.enter_context(socket.create_connection(address, timeout=HANG_SECONDS))
     client.sendall(sent)
     return client
 
@@ -104,7 +104,7 @@ def test_a_request_that_is_handled_is_not_closed_for_another(
     server: BoundedServer, app: App, clients: ExitStack
 ) -> None:
     served = connect(clients, server, b"GET /wait HTTP/1.0\r\n\r\n")
-    assert app.waiting.wait(20)
+    assert app.waiting.wait(HANG_SECONDS)
     for _ in range(150):
         connect(clients, server)
     app.go.set()
@@ -115,7 +115,7 @@ def test_connections_that_are_all_handled_let_others_wait(
     server: BoundedServer, app: App, clients: ExitStack
 ) -> None:
     served = [connect(clients, server, b"GET /wait HTTP/1.0\r\n\r\n") for _ in range(12)]
-    assert app.waiting.wait(20)
+    assert app.waiting.wait(HANG_SECONDS)
     app.go.set()
     assert all(received(each).startswith(OK) for each in served)
 
@@ -126,7 +126,7 @@ def test_a_request_has_a_time_in_all_and_not_for_each_byte(
     monkeypatch.setattr(bounded_server, "_REQUEST_SECONDS", 1.0)
     client = connect(clients, server, b"GET / HTTP/1.0\r\nX-Slow: ")
     client.settimeout(0.05)
-    deadline = Deadline(30)
+    deadline = patience(30)
     while True:
         assert not deadline.expired, "the connection is still open"
         try:
@@ -144,13 +144,13 @@ def test_a_client_that_does_not_take_its_answer_is_closed(
 ) -> None:
     monkeypatch.setattr(bounded_server, "_REQUEST_SECONDS", 0.5)
     connect(clients, server, b"GET /large HTTP/1.1\r\n\r\n")
-    deadline = Deadline(30)
+    deadline = patience(30)
     while not app.bodies or server.active_channels:
         assert deadline.pause(0.05), "a connection is still open"
 
 
 def test_a_connection_may_be_used_again(server: BoundedServer) -> None:
-    client = HTTPConnection(server.effective_host, int(server.effective_port), timeout=20)
+    client = HTTPConnection(server.effective_host, int(server.effective_port), timeout=HANG_SECONDS)
     with closing(client):
         client.connect()
         first = client.sock
@@ -211,7 +211,7 @@ def test_an_address_that_cannot_be_used_is_named(
 
 def assert_answers(server: BoundedServer, host: str) -> None:
     Thread(target=server.run, daemon=True).start()
-    client = HTTPConnection(host, int(server.effective_port), timeout=20)
+    client = HTTPConnection(host, int(server.effective_port), timeout=HANG_SECONDS)
     client.request("GET", "/")
     assert client.getresponse().status == 200
 

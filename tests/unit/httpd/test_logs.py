@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+from tests.support.patience import HANG_SECONDS
+
 LOGGING = """
 import logging, structlog
 from dedupe_httpd.logs import configure_logs
@@ -27,7 +29,11 @@ import dedupe_httpd.logs
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=True,
     )
 
 

@@ -29,7 +29,6 @@ def only_sure(seconds: float) -> Deadline:
         ("127.0.0.1:1,kafka.invalid:2", r"(?=.*127\.0\.0\.1:1: )(?=.*kafka\.invalid:2: )"),
     ],
 )
-@pytest.mark.timeout(60)
 def test_servers_that_refuse_or_are_unknown_are_named_at_once(servers: str, named: str) -> None:
     with pytest.raises(BrokerUnavailable, match=named):
         check_reachable(servers, {}, deadline=only_sure)
@@ -83,7 +82,6 @@ spec:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.timeout(60)
 def test_each_command_names_the_brokers_of_its_manifest(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

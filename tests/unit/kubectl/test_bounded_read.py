@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from dedupe_crds.deadline import Deadline
 from dedupe_kubectl.bounded_read import Unreadable, read_whole
 from dedupe_kubectl.cli import main
+from tests.support.patience import HANG_SECONDS, patience
 from tests.unit.kubectl.api_server import STREAMS, ApiServer, api_server
 from tests.unit.kubectl.clock import FakeClock
 from tests.unit.kubectl.documents import partition, pod, stream
@@ -34,7 +35,7 @@ def read(api: ApiServer, *, longest_bytes: int, deadline: Deadline) -> bytes:
     config = yaml.safe_load(api.kubeconfig.read_text())
     url = config["clusters"][0]["cluster"]["server"] + BODY
     with urllib3.PoolManager(retries=False) as pool:
-        answer = pool.request("GET", url, preload_content=False, timeout=10.0)
+        answer = pool.request("GET", url, preload_content=False, timeout=HANG_SECONDS)
         return read_whole(answer, longest_bytes, deadline)
 
 
@@ -48,7 +49,7 @@ def run(api: ApiServer, *arguments: str) -> Result:
 
 def test_an_answer_of_just_the_bound_is_read(api: ApiServer) -> None:
     api.answers[BODY] = (200, "x" * 200_000)
-    deadline = Deadline(10)
+    deadline = patience(10)
     assert read(api, longest_bytes=200_000, deadline=deadline) == b"x" * 200_000
     with pytest.raises(Unreadable, match="longer than 195Ki bytes"):
         read(api, longest_bytes=199_999, deadline=deadline)

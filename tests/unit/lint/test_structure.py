@@ -155,3 +155,28 @@ def test_a_package_that_names_what_its_modules_define_makes_no_cycle(tmp_path: P
         "worker/dedupe_worker/store/__init__.py": "from dedupe_worker.store.rocksdb import Store",
     }
     assert findings(tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["import time\n\ntime.sleep(1)\n", "import time\n\nwait = time.sleep\n"]
+)
+def test_a_test_that_sleeps_is_named(tmp_path: Path, source: str) -> None:
+    assert findings(tmp_path, {"tests/unit/test_a.py": source}) == [
+        "tests/unit/test_a.py:3: sleeps: wait with wait_for() or pace() of tests/support/patience.py"
+    ]
+
+
+def test_an_imported_sleep_is_named(tmp_path: Path) -> None:
+    [finding] = findings(tmp_path, {"tests/support/a.py": "from time import monotonic, sleep\n"})
+    assert finding.startswith("tests/support/a.py:1: sleeps")
+
+
+def test_a_fake_clock_and_code_for_another_process_may_sleep(tmp_path: Path) -> None:
+    source = "clock.sleep(1)\ncode = 'import time; time.sleep(600)'\n"
+    assert findings(tmp_path, {"tests/unit/test_a.py": source}) == []
+
+
+def test_the_clock_of_tests_itself_sleeps(tmp_path: Path) -> None:
+    source = "import time\n\ntime.sleep(1)\n"
+    files = {"tests/support/patience.py": source, "worker/dedupe_worker/a.py": source}
+    assert findings(tmp_path, files) == []

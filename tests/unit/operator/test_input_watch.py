@@ -11,10 +11,10 @@ from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kafka_asks import KafkaAsks
+from tests.support.patience import HANG_SECONDS
 from tests.unit.crds.manifests import changed
 
 ORDERS, PAYMENTS = Key("shop", "orders"), Key("shop", "payments")
-SECONDS = 20.0
 
 
 class FakeBrokers:
@@ -49,7 +49,7 @@ class FakeBrokers:
         """Wait until as many requests that begin from now on are answered but the last."""
         while not self.asked.empty():
             self.asked.get_nowait()
-        return [self.asked.get(timeout=SECONDS) for _ in range(times)][-1]
+        return [self.asked.get(timeout=HANG_SECONDS) for _ in range(times)][-1]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_streams_of_a_cluster_share_a_request_and_a_change_is_told_once(
     assert brokers.connections == 1
     assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 2}
     brokers.counts["raw"] = 4
-    assert due.get(timeout=SECONDS) == ORDERS
+    assert due.get(timeout=HANG_SECONDS) == ORDERS
     assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 4}
     brokers.wait_until_asked()
     assert due.empty()
@@ -106,7 +106,7 @@ def test_a_topic_that_is_gone_and_brokers_that_are_away_change_nothing(
     brokers.wait_until_asked()
     assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 2}
     brokers.counts = {"raw": 3}
-    assert due.get(timeout=SECONDS) == ORDERS
+    assert due.get(timeout=HANG_SECONDS) == ORDERS
 
 
 def test_a_stream_that_is_gone_is_asked_for_no_longer(
@@ -156,7 +156,7 @@ def test_all_inputs_of_a_stream_with_routers_are_watched(
     brokers.wait_until_asked()
     assert watch.counts(ORDERS, of_pattern, {}) == {"orders-eu": 2, "orders-us": 3}
     brokers.counts["orders-us"] = 4
-    assert due.get(timeout=SECONDS) == ORDERS
+    assert due.get(timeout=HANG_SECONDS) == ORDERS
     brokers.counts["orders-asia"] = 1
-    assert due.get(timeout=SECONDS) == ORDERS
+    assert due.get(timeout=HANG_SECONDS) == ORDERS
     assert watch.counts(ORDERS, of_pattern, {})["orders-asia"] == 1

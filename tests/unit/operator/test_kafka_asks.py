@@ -17,6 +17,7 @@ from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.decide.kafka_problems import problem_of
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kafka_asks import AnswerPending, Connection, KafkaAsks, Pending
+from tests.support.patience import HANG_SECONDS
 from tests.unit.operator.inline import FakeClock, Inline, inline_asks
 from tests.unit.operator.objects import stream
 from tests.unit.operator.waits import until
@@ -50,7 +51,7 @@ class FakeCluster:
     def topic_names(self) -> list[str]:
         if self.servers.startswith("dead"):
             self.clusters.waiting.put(self.servers)
-            self.clusters.dead.wait(SECONDS)
+            self.clusters.dead.wait(HANG_SECONDS)
             raise BrokerUnavailable(f"{self.servers}: no answer")
         return [self.servers]
 
@@ -111,10 +112,10 @@ def test_streams_with_the_same_access_share_a_connection_and_each_answer_is_told
     due: Queue[Key] = Queue()
     asks.start(due.put)
     answers = [asks.ask(at("kafka:9092", name), {}, names) for name in ("a", "b")]
-    assert [each.result(SECONDS) for each in answers] == [["kafka:9092"]] * 2
-    assert {due.get(timeout=SECONDS).name for _ in range(2)} == {"a", "b"}
+    assert [each.result(HANG_SECONDS) for each in answers] == [["kafka:9092"]] * 2
+    assert {due.get(timeout=HANG_SECONDS).name for _ in range(2)} == {"a", "b"}
     assert clusters.connections == ["kafka:9092"]
-    assert asks.ask(at("kafka:9092"), {"x": b"y"}, names).result(SECONDS)
+    assert asks.ask(at("kafka:9092"), {"x": b"y"}, names).result(HANG_SECONDS)
     assert len(clusters.connections) == 2, "other credentials, another connection"
 
 
@@ -122,10 +123,10 @@ def test_an_answer_that_is_known_already_brings_no_pass(asks: KafkaAsks) -> None
     due: Queue[Key] = Queue()
     asks.start(due.put)
     known = asks.ask(at("kafka:9092", "a"), {}, names, known=["kafka:9092"])
-    assert known.result(SECONDS) == ["kafka:9092"]
+    assert known.result(HANG_SECONDS) == ["kafka:9092"]
     for name, before in (("b", ["other:9092"]), ("c", None)):
         asks.ask(at("kafka:9092", name), {}, names, known=before)
-    assert {due.get(timeout=SECONDS).name for _ in range(2)} == {"b", "c"}
+    assert {due.get(timeout=HANG_SECONDS).name for _ in range(2)} == {"b", "c"}
     assert due.empty()
 
 
@@ -141,14 +142,14 @@ def test_dead_clusters_hold_up_no_other_once_they_are_known(
     asks.clock.now += 1000.0  # type: ignore[attr-defined] # the fake
     out = [asks.ask(one, {}, names) for one in dead]
     until(lambda: clusters.waiting.qsize() > 300)
-    assert asks.ask(at("kafka:9092"), {}, names).result(SECONDS) == ["kafka:9092"]
+    assert asks.ask(at("kafka:9092"), {}, names).result(HANG_SECONDS) == ["kafka:9092"]
     assert not any(each.done() for each in out)
 
 
 def test_new_dead_clusters_leave_threads_to_others(asks: KafkaAsks, clusters: Clusters) -> None:
     out = [asks.ask(at(f"dead-{number}:9092"), {}, names) for number in range(20)]
     until(lambda: clusters.waiting.qsize() == 20)
-    assert asks.ask(at("kafka:9092"), {}, names).result(SECONDS)
+    assert asks.ask(at("kafka:9092"), {}, names).result(HANG_SECONDS)
     assert not any(each.done() for each in out)
 
 
@@ -207,13 +208,13 @@ def test_nothing_is_asked_without_the_lease(clusters: Clusters) -> None:
 
 def test_what_is_dropped_is_not_asked(asks: KafkaAsks, clusters: Clusters) -> None:
     first = asks.ask(at("dead:9092"), {}, names)
-    assert clusters.waiting.get(timeout=SECONDS)
+    assert clusters.waiting.get(timeout=HANG_SECONDS)
     pending: Pending[list[str]] = Pending()
     assert pending.take(asks, "it", lambda: asks.ask(at("dead:9092"), {}, names)) is None
     pending.drop()
     clusters.dead.set()
     assert first.exception(SECONDS)
-    assert asks.ask(at("kafka:9092"), {}, names).result(SECONDS)
+    assert asks.ask(at("kafka:9092"), {}, names).result(HANG_SECONDS)
     assert clusters.waiting.empty()
 
 
@@ -283,8 +284,8 @@ def test_a_token_endpoint_gets_requests_only_if_the_platform_allows_it(
     assert clusters.connections == []
     for other in (f"{URL}/more", URL.replace("https", "http")):
         with pytest.raises(CredentialsUnusable):
-            allowing(other).ask(at("kafka:9092"), SECRET, names).result(SECONDS)
-    assert allowing(URL).ask(at("kafka:9092"), SECRET, names).result(SECONDS)
+            allowing(other).ask(at("kafka:9092"), SECRET, names).result(HANG_SECONDS)
+    assert allowing(URL).ask(at("kafka:9092"), SECRET, names).result(HANG_SECONDS)
 
 
 def allowing(url: str) -> KafkaAsks:

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -210,10 +209,8 @@ def test_an_answer_that_does_not_end_is_given_up(
     asking: tuple[WorkerClient, Clock], evil: EvilPods, host: str
 ) -> None:
     client, _ = asking
-    began = time.monotonic()
     answers = client.statuses(stream_of("10.0.0.1", host))
     assert answers == {0: worker_status(0), 1: None}
-    assert time.monotonic() - began < 30  # without a deadline it never ends
     assert all(stream.closed for stream in evil.streams)
 
 

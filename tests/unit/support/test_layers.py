@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.layers import FIFTHS, REPORTS, Report, in_fifth, read
+from tests.support.layers import FIFTHS, REPORTS, Report, read
 
 pytest_plugins = "pytester"
 
@@ -112,12 +112,6 @@ def test_the_five_fifths_are_all_tests_and_each_file_is_in_one(run: pytest.Pytes
     files = {f"tests/faults/test_{number}.py" for number in range(20)}
     assert files | {"tests/faults/test_real.py", "tests/unit/test_unit.py"} == set.union(*found)
     assert sum(map(len, found)) == 22
-
-
-def test_a_commit_chooses_its_fifth_by_its_whole_hash() -> None:
-    chosen = {int(each, 16) % FIFTHS for each in ("a0", "a1", "b1") if in_fifth("tests/a.py", each)}
-    assert len(chosen) <= 1
-    assert any(in_fifth("tests/a.py", f"{each:x}") for each in range(FIFTHS))
 
 
 def test_the_runs_of_a_command_are_reported_as_one(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.snapshots.provider import ProviderError
 from tests.component.operator.ebs.scene import AwsScene, calls, error, refusal
+from tests.support.patience import HANG_SECONDS
 from tests.support.processes.faulty_proxy import Fault, Forward, Request, answering, cut
 from tests.unit.operator.waits import until
 
@@ -24,7 +25,7 @@ def silence() -> Iterator[Fault]:
     over = Event()
 
     def fault(_: Request, __: Forward) -> None:
-        over.wait(60)
+        over.wait(HANG_SECONDS)
 
     yield fault
     over.set()
@@ -69,7 +70,6 @@ def test_one_that_was_throttled_is_asked_for_again_at_once(aws: AwsScene) -> Non
     assert [aws.provider.start(aws.job())] == aws.snapshot_ids()
 
 
-@pytest.mark.timeout(60)
 def test_a_look_ends_though_aws_does_not_answer(aws: AwsScene, silence: Fault) -> None:
     job = aws.taken()
     aws.restarted(answer_seconds=0.1)
@@ -229,7 +229,6 @@ def test_a_role_that_may_not_be_taken_on_is_told(aws: AwsScene, irsa: Path) -> N
     assert refusal(raised) == ("AccessDenied", False)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.usefixtures("irsa")
 def test_a_look_ends_though_roles_are_not_to_be_had(aws: AwsScene, silence: Fault) -> None:
     aws.restarted(answer_seconds=0.1)

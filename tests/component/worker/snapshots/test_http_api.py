@@ -21,8 +21,8 @@ from dedupe_worker.snapshots import upload_manager as upload_manager_module
 from dedupe_worker.snapshots.upload_manager import UploadManager
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.faulty_proxy import Answer, Forward, Request
-from tests.support.processes.processes import wait_for
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import ACCESS_DENIED, ALWAYS, SECRET, TestBucket, is_content
 from tests.support.snapshots.scene import FOLDER, IDENTITY, PARTITION, Scene
@@ -32,7 +32,6 @@ from tests.unit.worker.stores import random_ids, remember
 __all__ = ["bucket", "s3_server"]
 
 TOKEN = "correct-horse"  # noqa: S105 # nobody's
-_ENOUGH_SECONDS = 30.0
 
 
 class Worker:
@@ -75,7 +74,7 @@ class Worker:
             remember(self._store, random_ids(1, 1_000), position=1_000, now_ms=60_000)
             remember(self._store, random_ids(2, 1_000), position=2_000, now_ms=180_000)
 
-        self.commands.call(run, _ENOUGH_SECONDS)
+        self.commands.call(run, HANG_SECONDS)
 
     def post(self, path: str, **body: object) -> testing.Result:
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -90,7 +89,7 @@ class Worker:
             status = self.status()
             return status if status and status.phase is phase else None
 
-        found = wait_for(reached, f"the upload is {phase}", deadline_seconds=_ENOUGH_SECONDS)
+        found = wait_for(reached, f"the upload is {phase}")
         assert found is not None
         return found
 
@@ -139,7 +138,7 @@ def gate(worker: Worker) -> Iterator[Event]:
     opened = Event()
 
     def held(request: Request, forward: Forward) -> Answer:
-        assert opened.wait(_ENOUGH_SECONDS)
+        assert opened.wait(HANG_SECONDS)
         return forward(request)
 
     worker.scene.bucket.proxy.inject(
@@ -205,7 +204,7 @@ def test_what_would_disturb_an_upload_waits(
     def accepted() -> bool:
         return call(worker).status in {falcon.HTTP_200, falcon.HTTP_202}
 
-    wait_for(accepted, "it is accepted", deadline_seconds=_ENOUGH_SECONDS)
+    wait_for(accepted, "it is accepted")
     worker.wait_until(UploadPhase.COMPLETED)
 
 
@@ -290,7 +289,7 @@ def test_snapshots_can_be_deleted(worker: Worker) -> None:
         deletion.append(worker.post("/snapshots/delete", names=["a", "b"]))
         return deletion[-1].status == falcon.HTTP_200
 
-    wait_for(accepted, "it is accepted", deadline_seconds=_ENOUGH_SECONDS)
+    wait_for(accepted, "it is accepted")
     assert deletion[-1].json == {"deleted": ["a", "b"], "objects": 0, "bytes": 0}
     assert worker.post("/snapshots/check", name="a").json["present"] is False
 

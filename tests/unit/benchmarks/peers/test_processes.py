@@ -13,6 +13,8 @@ from benchmarks.peers.peer import Job, Peer
 from benchmarks.peers.processes import PeerProcesses, TreeMeter
 from tests.unit.operator.waits import until
 
+pytestmark = pytest.mark.later  # it judges what measures
+
 _HOG_BYTES = 64 << 20
 # A process whose child takes memory, says so by a file, and uses two CPU seconds once it may.
 _PARENT = """

@@ -11,6 +11,8 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.rocksdb import Store
 
+pytestmark = pytest.mark.later  # it judges what measures
+
 MIB = 1 << 20
 CACHE_BYTES = 8 * MIB
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dedupe_crds.annotations import RESTORE
+from tests.support.patience import HANG_SECONDS
 from tests.unit.kubectl.api_server import Answer, ApiServer, api_server, refused
 from tests.unit.kubectl.commands.scene import ORDERS, follow, orders, requested, run
 from tests.unit.kubectl.documents import (
@@ -332,7 +333,7 @@ def at_a_terminal(api: ApiServer, *arguments: str, answer: str) -> str:
         os.write(ours, f"{answer}\n".encode())
         while part := _read(ours):
             shown += part
-        assert running.wait(timeout=30) == 0, shown
+        assert running.wait(timeout=HANG_SECONDS) == 0, shown
     finally:
         running.kill()
         running.wait()

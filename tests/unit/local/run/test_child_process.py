@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dedupe_crds.deadline import Deadline
 from dedupe_local.run import child_process
+from tests.support.patience import HANG_SECONDS, patience
 
 LONG = [sys.executable, "-c", "import time; time.sleep(600)"]
 STUBBORN = [
@@ -43,7 +43,7 @@ def naming(name: str, seconds: float, ended: Path) -> list[str]:
 
 def wait_for_text(*logs: Path) -> None:
     """Wait until each process has written that it is ready for a signal."""
-    ready = Deadline(60).wait_for(
+    ready = patience(60).wait_for(
         lambda: all(log.exists() and log.read_text() for log in logs), poll_seconds=0.01
     )
     assert ready
@@ -71,7 +71,7 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
         parent.kill()
 
-    child.wait(timeout=60)
+    child.wait(timeout=HANG_SECONDS)
 
 
 def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
 def test_a_child_has_its_own_process_group_and_the_pid_of_its_command(tmp_path: Path) -> None:
     child = spawn([sys.executable, "-c", "import os; print(os.getpid())"], tmp_path / "log")
 
-    child.wait(timeout=60)
+    child.wait(timeout=HANG_SECONDS)
 
     assert int((tmp_path / "log").read_text()) == child.pid
     long = spawn(LONG, tmp_path / "log")
@@ -103,13 +103,13 @@ def test_one_deadline_holds_for_all_that_do_not_listen(
     logs = [tmp_path / str(number) for number in range(3)]
     stubborn = [spawn(STUBBORN, log) for log in logs]
     polite = spawn(LONG, tmp_path / "polite")
-    assert Deadline(60).wait_for(lambda: all(log.read_text() for log in logs), poll_seconds=0.05)
+    assert patience(60).wait_for(lambda: all(log.read_text() for log in logs), poll_seconds=0.05)
     waits: list[float] = []
     wait = subprocess.Popen.wait
 
     def noted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
         waits.append(timeout or 0.0)  # how long it takes in fact is up to the machine
-        return wait(process, 60 if process is polite else timeout)
+        return wait(process, HANG_SECONDS if process is polite else timeout)
 
     monkeypatch.setattr(subprocess.Popen, "wait", noted)
     child_process.stop([*stubborn, polite], deadline_seconds=1)
@@ -130,13 +130,25 @@ def test_a_group_ends_once_the_one_before_it_has_ended(tmp_path: Path) -> None:
     assert (slow.returncode, quick.returncode) == (0, 0)
 
 
-def test_a_group_that_does_not_end_leaves_time_for_the_next(tmp_path: Path) -> None:
+def test_a_group_that_does_not_end_leaves_time_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = tmp_path / "ended"
     deaf = spawn(STUBBORN, tmp_path / "deaf")
     quick = spawn(naming("quick", 0.5, ended), tmp_path / "quick")
     wait_for_text(tmp_path / "deaf", tmp_path / "quick")
 
+    waits: dict[subprocess.Popen[bytes], float] = {}
+    wait = subprocess.Popen.wait
+
+    def noted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout:
+            waits[process] = timeout
+        return wait(process, HANG_SECONDS if process is quick else timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", noted)
     child_process.stop_in_turn([[deaf], [quick]], deadline_seconds=6)
 
+    assert waits[quick] > 1, "it has time"
     assert (deaf.returncode, quick.returncode) == (-signal.SIGKILL, 0)
     assert ended.read_text().split() == ["quick"]

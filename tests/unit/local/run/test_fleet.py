@@ -24,6 +24,7 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.router_process import RouterProcess
 from dedupe_local.run.worker_process import WorkerProcess
 from dedupe_local.state_dir import StateDir
+from tests.support.patience import HANG_SECONDS, patience_clock
 from tests.unit.crds.manifests import changed
 from tests.unit.local.run import views
 from tests.unit.local.run.test_router_rows import status as router_status
@@ -133,13 +134,15 @@ def create(scripts: Scripts, tmp_path: Path) -> Iterator[CreateFleet]:
 
 
 def wait_for(fleet: Fleet, condition: Callable[[], object]) -> None:
-    assert Deadline(60, wait=fleet.wait).wait_for(condition, poll_seconds=0.05)
+    assert Deadline(60, clock=patience_clock, wait=fleet.wait).wait_for(
+        condition, poll_seconds=0.05
+    )
 
 
 def test_routers_stop_before_workers(create: CreateFleet, scripts: Scripts) -> None:
     fleet = create({})
     fleet.start()
-    fleet.wait_ready(60)
+    fleet.wait_ready(HANG_SECONDS)
     assert [view.router for view in fleet.router_views()] == [0, 1]
     assert fleet.view().routers == fleet.router_views()
 
@@ -167,7 +170,7 @@ def test_a_router_that_ends_for_good_ends_the_fleet(create: CreateFleet, scripts
     fleet.start()
     named = rf"router 0 ended with exit code {ExitCode.CONFIG} \(CONFIG\): spec\.id is wrong.*log"
     with pytest.raises(WorkerEnded, match=named):
-        fleet.wait(60)
+        fleet.wait(HANG_SECONDS)
     assert fleet.statuses() == [None, None]
 
 
@@ -177,7 +180,7 @@ def test_a_router_that_fails_is_started_again(create: CreateFleet, scripts: Scri
     fleet.start()
     wait_for(fleet, lambda: fleet.router_views()[0].last_exit)
     scripts.first = None
-    fleet.wait_ready(60)
+    fleet.wait_ready(HANG_SECONDS)
     [view, other] = fleet.router_views()
     assert (view.restarts, view.last_exit, other.restarts) == (1, None, 0)
 
@@ -203,7 +206,7 @@ def test_warnings_of_routers_are_noted_once(create: CreateFleet, scripts: Script
     scripts.router = router_status().model_copy(update={"warnings": missing})
     fleet = create({"spec.id": {"from": "Content"}})
     fleet.start()
-    fleet.wait_ready(60)
+    fleet.wait_ready(HANG_SECONDS)
     assert fleet.notes() == ["InputTopicMissing: a does not exist"]
 
 

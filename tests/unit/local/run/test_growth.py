@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
@@ -20,13 +19,13 @@ from dedupe_kafka.stream_topics import StreamTopics
 from dedupe_kafka.topic import TopicProblem
 from dedupe_local.run import growth as module
 from dedupe_local.run.growth import Growth
+from tests.support.patience import HANG_SECONDS, patience
 from tests.unit.crds.manifests import changed
 from tests.unit.local.run.views import status
 
 BEGUN: list[Entry] = [Switch(epoch=0, partitions=2, inputs={}), Done(epoch=0)]
 PREPARED: list[Entry] = [*BEGUN, Prepare(epoch=1, partitions=4)]
 GROWN: list[Entry] = [*PREPARED, Switch(epoch=1, partitions=4, inputs={}), Done(epoch=1)]
-PATIENCE_SECONDS = 20
 
 
 def at(step: GrowthStep) -> GrowthStatus:
@@ -96,7 +95,7 @@ def run(growth: Growth, controller: FakeController) -> None:
     """Run the thread until all acts are done."""
     controller.rests.clear()
     growth.begin(0)
-    assert controller.rests.wait(PATIENCE_SECONDS)
+    assert controller.rests.wait(HANG_SECONDS)
     growth.stop()
 
 
@@ -219,7 +218,7 @@ def test_a_growth_waits_for_topics_that_cannot_grow() -> None:
     growth = growth_of(controller, topics=topics)
     growth.begin(0)
     growth.ask(stream_of(4))
-    assert Deadline(PATIENCE_SECONDS).wait_for(lambda: growth.problem, poll_seconds=0.01)
+    assert patience(20).wait_for(lambda: growth.problem, poll_seconds=0.01)
     growth.stop()
     assert growth.problem == "TopicUnusable: grant the ACL ALTER"
     assert {wanted for wanted, _ in controller.calls} == {2}
@@ -235,11 +234,11 @@ def test_a_growth_is_watched_closely_and_a_stream_at_rest_seldom(
 
 
 def test_a_growth_begins_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_RESTING_SECONDS", 10.0 * PATIENCE_SECONDS)
+    monkeypatch.setattr(module, "_RESTING_SECONDS", 10 * HANG_SECONDS)
     controller, topics = FakeController(), FakeTopics()
     growth = growth_of(controller, topics=topics)
     growth.begin(0)
-    deadline = Deadline(PATIENCE_SECONDS)
+    deadline = patience(20)
     while len(controller.calls) < 2:  # the thread has looked once, and rests
         assert deadline.pause(0.001)
     growth.ask(stream_of(4))

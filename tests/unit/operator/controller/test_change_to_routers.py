@@ -162,7 +162,6 @@ def test_all_workers_change_at_once_and_the_new_ones_start(changing: Scene) -> N
     assert has_routers(changing)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("manifest", BOMBS)
 def test_a_manifest_that_a_user_wrote_into_a_config_map_is_put_back(
     changing: Scene, workers: Workers, manifest: str

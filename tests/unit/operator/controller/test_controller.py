@@ -12,6 +12,7 @@ from dedupe_operator.controller import controller as module
 from dedupe_operator.controller.controller import Controller
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError, LostLeadership
+from tests.support.patience import HANG_SECONDS, pace
 from tests.unit.operator.waits import until
 
 ORDERS, OTHERS = Key("shop", "orders"), Key("shop", "others")
@@ -71,7 +72,7 @@ def test_a_changed_stream_is_looked_at_once(
         running.due(ORDERS)
     running.start()
     until(lambda: look.looks[ORDERS])
-    time.sleep(0.1)
+    pace(0.1)
     running.stop()
     assert look.looks == {ORDERS: 1}
     assert look.at[0] - asked_at >= 0.05
@@ -86,13 +87,13 @@ def test_a_stream_is_never_looked_at_twice_at_a_time_and_no_change_is_lost(
     def slow(_key: Key) -> None:
         nonlocal seen
         seen = version
-        time.sleep(0.003)
+        pace(0.003)
 
     look.act = slow
     for _ in range(100):
         version += 1
         controller.due(ORDERS)
-        time.sleep(0.001)
+        pace(0.001)
     until(lambda: seen == 100)
     assert not look.overlapped
 
@@ -102,11 +103,11 @@ def test_a_change_during_a_look_calls_for_another(controller: Controller, look: 
 
     def held(_key: Key) -> None:
         going_on.set()
-        assert go_on.wait(60)
+        assert go_on.wait(HANG_SECONDS)
 
     look.act = held
     controller.due(ORDERS)
-    assert going_on.wait(60)
+    assert going_on.wait(HANG_SECONDS)
     controller.due(ORDERS)
     go_on.set()
     until(lambda: look.looks[ORDERS] == 2)
@@ -117,7 +118,7 @@ def test_a_slow_stream_does_not_keep_the_others(controller: Controller, look: Fa
 
     def slow(key: Key) -> None:
         if key == ORDERS:
-            go_on.wait(60)
+            go_on.wait(HANG_SECONDS)
 
     look.act = slow
     controller.due(ORDERS)
@@ -145,6 +146,19 @@ def test_a_stream_that_is_gone_is_not_looked_at_any_more(
     assert metrics.STREAMS.collect()
 
 
+def noted_waits(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list that gets each wait after a failure: how long it was in fact is up to the machine."""
+    waits: list[float] = []
+    backoff = controller._backoff  # noqa: SLF001
+
+    def noted(key: Key) -> float:
+        waits.append(backoff(key))
+        return waits[-1]
+
+    monkeypatch.setattr(controller, "_backoff", noted)
+    return waits
+
+
 @pytest.mark.parametrize("error", [KubernetesError("Forbidden", "no"), ValueError("a bug")])
 def test_a_look_that_fails_is_tried_again_ever_more_slowly(
     controller: Controller,
@@ -155,17 +169,10 @@ def test_a_look_that_fails_is_tried_again_ever_more_slowly(
 ) -> None:
     monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0.05)
     monkeypatch.setattr(module, "_LONGEST_RETRY_SECONDS", 0.2)
-    waits: list[float] = []
-    backoff = controller._backoff  # noqa: SLF001 # how long it was in fact is up to the machine
+    waits = noted_waits(controller, monkeypatch)
 
     def fail(_key: Key) -> float:
         raise error
-
-    def noted(key: Key) -> float:
-        waits.append(backoff(key))
-        return waits[-1]
-
-    monkeypatch.setattr(controller, "_backoff", noted)
 
     look.act = fail
     controller.due(ORDERS)
@@ -182,6 +189,7 @@ def test_a_success_begins_the_retries_anew(
     controller: Controller, look: FakeLook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0.02)
+    waits = noted_waits(controller, monkeypatch)
 
     def fail_but_every_third(_key: Key) -> float:
         if look.looks[ORDERS] % 3 == 2:
@@ -190,8 +198,8 @@ def test_a_success_begins_the_retries_anew(
 
     look.act = fail_but_every_third
     controller.due(ORDERS)
-    # Without it, the ten failures would wait for 18 s at least.
-    until(lambda: look.looks[ORDERS] >= 15, seconds=15.0)
+    until(lambda: look.looks[ORDERS] >= 15)
+    assert max(waits) == pytest.approx(0.04)
 
 
 def test_a_lost_leadership_is_told_and_looks_no_more(
@@ -202,8 +210,8 @@ def test_a_lost_leadership_is_told_and_looks_no_more(
 
     look.act = lose
     controller.due(ORDERS)
-    assert lost.wait(60)
-    time.sleep(0.1)
+    assert lost.wait(HANG_SECONDS)
+    pace(0.1)
     assert look.looks[ORDERS] == 1
 
 
@@ -213,12 +221,12 @@ def test_a_stop_waits_for_the_look_in_progress(look: FakeLook) -> None:
 
     def slow(_key: Key) -> None:
         begun.set()
-        time.sleep(0.2)
+        pace(0.2)
 
     look.act = slow
     running.start()
     running.due(ORDERS)
-    assert begun.wait(60)
+    assert begun.wait(HANG_SECONDS)
     running.stop()
     assert look.looks[ORDERS] == 1
 
@@ -229,5 +237,5 @@ def test_it_is_idle_for_as_long_as_no_look_ends_while_there_are_streams(
     running = Controller(look, threads=1, lost=lambda: None)
     assert running.idle_seconds == 0.0
     running.due(ORDERS)
-    time.sleep(0.05)
+    pace(0.05)
     assert running.idle_seconds >= 0.05

@@ -209,7 +209,6 @@ def test_a_foreign_object_is_left_alone(scene: Scene) -> None:
     assert scene.cluster.names("StatefulSet") == ["orders-1"]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", ["StatefulSet", "PersistentVolumeClaim"])
 def test_an_object_of_a_partition_that_no_stream_has_is_passed_over(
     scene: Scene, kind: str

@@ -8,6 +8,7 @@ from typing import Any, Final
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import Resource
+from tests.support.patience import HANG_SECONDS
 
 Change = tuple[str, Object]
 
@@ -100,6 +101,6 @@ class ApiServer(KubernetesApi):
 
 def _next(changes: Queue[Change | None]) -> Change | None:
     try:
-        return changes.get(timeout=60)
+        return changes.get(timeout=HANG_SECONDS)
     except Empty:
         return None

@@ -17,6 +17,7 @@ from dedupe_operator.config import OperatorConfig
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes import leader_election as module
 from dedupe_operator.kubernetes.leader_election import Leadership
+from tests.support.patience import HANG_SECONDS, pace
 from tests.unit.operator.inline import FakeClock
 from tests.unit.operator.json_server import Request, serving
 from tests.unit.operator.objects import RELEASE
@@ -50,7 +51,7 @@ class FakeLeases:
     def __call__(self, request: Request) -> tuple[int, object]:
         assert request.path.startswith(PATH)
         asked_at = time.monotonic()
-        time.sleep(self.slow_seconds)
+        pace(self.slow_seconds)
         with self._lock:
             if self.away:
                 return _refused(500)
@@ -98,6 +99,16 @@ class Candidate(Leadership):
         self.ended = Event()
         super().__init__(config, configuration, self.ended.set)
         self._election.election_config.retry_period = 0.1  # below what the library takes
+        self.tries = 0
+        try_once = self._election.try_acquire_or_renew
+
+        def counted() -> bool:
+            try:
+                return try_once()
+            finally:
+                self.tries += 1
+
+        self._election.try_acquire_or_renew = counted  # type: ignore[method-assign] # to count them
 
     def leave(self) -> None:
         """End the election's thread, which has no end of its own."""
@@ -106,7 +117,7 @@ class Candidate(Leadership):
             raise AssertionError("the test is over")
 
         self._election.try_acquire_or_renew = fail  # type: ignore[method-assign] # nothing else ends it
-        self._thread.join(60)
+        self._thread.join(HANG_SECONDS)
 
     @property
     def out(self) -> bool:
@@ -125,11 +136,11 @@ class Candidate(Leadership):
 def leases(monkeypatch: pytest.MonkeyPatch) -> FakeLeases:
     # A Lease that does not run out while a test lasts, however slow the machine is.
     for name, seconds in (
-        ("LEASE_SECONDS", 120),
-        ("_RENEW_DEADLINE_SECONDS", 100),
+        ("LEASE_SECONDS", 12_000),
+        ("_RENEW_DEADLINE_SECONDS", 10_000),
         ("_RETRY_SECONDS", 1),
         ("_MARGIN_SECONDS", 1.0),
-        ("_REQUEST_TIMEOUT", (60.0, 60.0)),
+        ("_REQUEST_TIMEOUT", (HANG_SECONDS, HANG_SECONDS)),
     ):
         monkeypatch.setattr(module, name, seconds)
     return FakeLeases()
@@ -164,7 +175,7 @@ def enter(leases: FakeLeases) -> Iterator[Enter]:
 
 def test_one_candidate_leads_and_renews(enter: Enter, leases: FakeLeases) -> None:
     first = enter("first")
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
     until(lambda: leases.writes() >= 10 or not first.leads())
     assert first.leads()
     assert leases.holder == "first"
@@ -173,9 +184,9 @@ def test_one_candidate_leads_and_renews(enter: Enter, leases: FakeLeases) -> Non
 
 def test_a_second_candidate_stands_by(enter: Enter, leases: FakeLeases) -> None:
     first = enter("first")
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
     second = enter("second")
-    time.sleep(3)
+    until(lambda: second.tries >= 10)
     assert not second.acquired.is_set()
     assert not second.leads()
     assert first.leads()
@@ -184,23 +195,29 @@ def test_a_second_candidate_stands_by(enter: Enter, leases: FakeLeases) -> None:
 
 def test_of_two_that_enter_at_once_one_leads(enter: Enter) -> None:
     candidates = [enter("first"), enter("second")]
-    until(lambda: any(one.acquired.is_set() for one in candidates))
-    for _ in range(10):
+
+    def tried() -> bool:
         assert sum(one.leads() for one in candidates) <= 1
-        time.sleep(0.1)
+        return all(one.tries >= 10 for one in candidates)
+
+    until(tried)
+    assert sum(one.leads() for one in candidates) == 1
 
 
 def test_a_lease_that_is_given_back_is_taken_at_once(enter: Enter, leases: FakeLeases) -> None:
     first = enter("first")
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
     second = enter("second")
-    time.sleep(0.5)  # several renewals, each of which makes another version of the Lease
+    until(
+        lambda: leases.writes() >= 5
+    )  # renewals, each of which makes another version of the Lease
     first.release()
     assert leases.holder != "first"
     assert not first.leads()
-    assert second.acquired.wait(60)  # half of the time it would run for
+    assert second.acquired.wait(HANG_SECONDS)  # a tenth of the time it would run for
     assert second.leads()
-    time.sleep(0.5)
+    tried = first.tries
+    until(lambda: first.tries > tried + 3)
     assert leases.holder == "second"
     assert not first.ended.is_set()
 
@@ -210,7 +227,7 @@ def test_who_gave_the_lease_back_does_not_take_it_again_and_is_not_told_of_a_los
 ) -> None:
     monkeypatch.setattr(module, "_RENEW_DEADLINE_SECONDS", 1.5)
     first = enter("first")
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
     first.release()
     until(lambda: first.out)
     assert leases.holder != "first"
@@ -221,7 +238,7 @@ def test_a_lease_that_is_anothers_by_now_is_not_given_back(
     enter: Enter, leases: FakeLeases
 ) -> None:
     first = enter("first")
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
     leases.usurp()
     first.release()
     assert leases.holder == "usurper"
@@ -245,15 +262,15 @@ def test_a_leader_that_cant_renew_may_not_write_any_more_and_is_told(
     monkeypatch.setattr(module, "_RENEW_DEADLINE_SECONDS", 1.5)
     leases.slow_seconds = slow_seconds
     first = enter("first")
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
     leases.away = True
     leads = True
     while leads:
         looked_at, leads = time.monotonic(), first.leads()
         # The Lease without the margin, from before the request that renewed it.
         assert not leads or looked_at - leases.asked_at <= 1.0
-        time.sleep(0.01)
-    assert first.ended.wait(60)
+        pace(0.01)
+    assert first.ended.wait(HANG_SECONDS)
     with pytest.raises(LostLeadership, match=r"last renewed \d+ s ago"):
         first.check()
 
@@ -287,13 +304,13 @@ def test_a_step_of_the_time_of_day_neither_takes_a_lease_nor_leaves_it(
 def test_a_candidate_waits_for_an_api_server_that_is_away(enter: Enter, leases: FakeLeases) -> None:
     leases.away = True
     first = enter("first")
-    time.sleep(0.4)
+    until(lambda: first.tries >= 3)
     assert not first.acquired.is_set()
     leases.away = False
-    assert first.acquired.wait(60)
+    assert first.acquired.wait(HANG_SECONDS)
 
 
 def test_a_candidate_that_never_led_gives_nothing_back(enter: Enter, leases: FakeLeases) -> None:
-    assert enter("first").acquired.wait(60)
+    assert enter("first").acquired.wait(HANG_SECONDS)
     enter("second").release()
     assert leases.holder == "first"

@@ -14,11 +14,11 @@ from dedupe_operator.kubernetes.cached_api import CachedApi
 from dedupe_operator.kubernetes.names import OURS, Object
 from dedupe_operator.kubernetes.resources import EVENTS, PODS, SECRETS, SERVICES
 from dedupe_operator.kubernetes.watch_cache import WatchCache
+from tests.support.patience import HANG_SECONDS
 from tests.unit.operator.inline import FakeClock
 from tests.unit.operator.kubernetes.api_server import ApiServer
 from tests.unit.operator.waits import until
 
-SECONDS = 20.0
 Cached = tuple[WatchCache, ApiServer, Queue[Object]]
 
 
@@ -34,8 +34,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cached]:
     server.put("a", labels=labels())
     cache = WatchCache(server, PODS, None, OURS, changed.put)
     cache.start()
-    server.watches.get(timeout=SECONDS)
-    assert changed.get(timeout=SECONDS)["metadata"]["name"] == "a"
+    server.watches.get(timeout=HANG_SECONDS)
+    assert changed.get(timeout=HANG_SECONDS)["metadata"]["name"] == "a"
     yield cache, server, changed
     cache.stop()
     server.end_watches()
@@ -51,17 +51,17 @@ def test_objects_are_found_by_their_labels_and_changes_are_told(started: Cached)
     server.put("c", labels=labels("others"))
     server.put("d", labels={STREAM: "orders"})
     for name in ("b", "c"):
-        assert changed.get(timeout=SECONDS)["metadata"]["name"] == name
+        assert changed.get(timeout=HANG_SECONDS)["metadata"]["name"] == name
     assert names(cache) == ["a", "b"]
     assert cache.find("other", labels()) == []
     assert [each["metadata"]["name"] for each in cache.find("shop", {})] == ["a", "b", "c"]
     assert cache.find("other", {}) == []
     server.put("b", labels=labels("others"), status={"phase": "Running"})
-    assert changed.get(timeout=SECONDS)["metadata"]["name"] == "b"
+    assert changed.get(timeout=HANG_SECONDS)["metadata"]["name"] == "b"
     assert names(cache) == ["a"]
     assert names(cache, "others") == ["b", "c"]
     server.remove("c")
-    assert changed.get(timeout=SECONDS)["metadata"]["name"] == "c"
+    assert changed.get(timeout=HANG_SECONDS)["metadata"]["name"] == "c"
     assert names(cache, "others") == ["b"]
     assert changed.empty()
 
@@ -70,13 +70,13 @@ def test_what_a_watch_has_missed_the_next_list_finds(started: Cached) -> None:
     """A deletion too, and an object that was made again."""
     cache, server, changed = started
     server.put("b", labels=labels())
-    changed.get(timeout=SECONDS)
+    changed.get(timeout=HANG_SECONDS)
     server.remove("a", sent=False)
     server.put("b", labels=labels(), uid="another", sent=False)
     server.put("c", labels=labels(), sent=False)
     assert names(cache) == ["a", "b"]
     server.end_watches()
-    told = {changed.get(timeout=SECONDS)["metadata"]["name"] for _ in range(3)}
+    told = {changed.get(timeout=HANG_SECONDS)["metadata"]["name"] for _ in range(3)}
     assert told == {"a", "b", "c"}
     assert names(cache) == ["b", "c"]
     found = cache.get("shop", "b")
@@ -90,12 +90,12 @@ def test_what_was_written_is_not_replaced_by_what_is_older(started: Cached) -> N
     new = server.put("a", labels=labels(), spec={"n": 2}, sent=False)
     cache.note(new)
     server.send("MODIFIED", old)
-    changed.get(timeout=SECONDS)
+    changed.get(timeout=HANG_SECONDS)
     assert [each["spec"] for each in cache.find("shop", labels())] == [{"n": 2}]
     made = server.put("b", labels=labels(), uid="first", sent=False)
     cache.note(server.put("b", labels=labels(), uid="second", sent=False))
     server.send("DELETED", made)
-    changed.get(timeout=SECONDS)
+    changed.get(timeout=HANG_SECONDS)
     assert names(cache) == ["a", "b"], "the one that was deleted is another"
 
 
@@ -113,7 +113,7 @@ def test_an_object_that_was_written_while_the_list_ran_stays(
     monkeypatch.setattr(server, "pages", slowly)
     server.watches = Queue()
     server.end_watches()
-    server.watches.get(timeout=SECONDS)
+    server.watches.get(timeout=HANG_SECONDS)
     assert names(cache) == ["a", "b"]
     assert changed.empty()
 
@@ -123,7 +123,7 @@ def test_an_answer_that_comes_after_the_deletion_brings_nothing_back(started: Ca
     written = server.put("b", labels=labels())
     server.remove("b")
     for _ in range(2):
-        changed.get(timeout=SECONDS)
+        changed.get(timeout=HANG_SECONDS)
     cache.note(written)
     assert names(cache) == ["a"]
 
@@ -134,7 +134,7 @@ def test_a_server_that_went_back_is_followed(started: Cached) -> None:
     server.put("b", labels=labels())
     server.put("a", labels=labels(), spec={"n": 2})
     for _ in range(2):
-        changed.get(timeout=SECONDS)
+        changed.get(timeout=HANG_SECONDS)
     server.go_back()
     server.put("a", labels=labels(), spec={"n": 1}, sent=False)
     server.remove("b", sent=False)
@@ -151,7 +151,7 @@ def test_what_no_list_has_shown_for_long_is_not_read_from_memory(
     server.put("a", labels=labels())
     cache = WatchCache(server, PODS, None, OURS, lambda _: None, clock=clock)
     cache.start()
-    server.watches.get(timeout=SECONDS)
+    server.watches.get(timeout=HANG_SECONDS)
     clock.now += 250
     assert cache.covers("shop", labels())
     assert cache.get("shop", "a") is not None
@@ -217,7 +217,7 @@ def ready(api: Server) -> Server:
     api.server.put("a", labels=labels())
     api.start(lambda _: None)
     for _ in range(8):
-        api.server.watches.get(timeout=SECONDS)
+        api.server.watches.get(timeout=HANG_SECONDS)
     return api
 
 
@@ -278,6 +278,6 @@ def test_the_stream_of_each_change_is_due(api: Server) -> None:
     due: Queue[Key] = Queue()
     api.start(due.put)
     for _ in range(8):
-        api.server.watches.get(timeout=SECONDS)
+        api.server.watches.get(timeout=HANG_SECONDS)
     api.server.put("a", labels=labels("visits"))
-    assert due.get(timeout=SECONDS) == Key("shop", "visits")
+    assert due.get(timeout=HANG_SECONDS) == Key("shop", "visits")

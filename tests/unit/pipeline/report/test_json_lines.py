@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import HANG_SECONDS
+
 PROGRAM = """
 import logging, os, subprocess, sys, time, warnings
 import click
@@ -127,7 +129,7 @@ def test_a_signal_is_an_object_too() -> None:
         assert running.stdout is not None
         assert running.stdout.readline() == "ready\n"
         os.kill(running.pid, signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=HANG_SECONDS)
 
     last = json.loads(said.splitlines()[-1])
     assert running.returncode == last["exit_code"] == 143

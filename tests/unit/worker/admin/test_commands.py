@@ -1,6 +1,5 @@
 """What HTTP asks is done by the loop's thread, or not at all."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import cast
 
 import pytest
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
@@ -20,6 +18,7 @@ from dedupe_worker.status import WorkerState
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity, StateDirectory
+from tests.support.patience import HANG_SECONDS, patience
 from tests.unit.crds.manifests import MINIMAL
 
 
@@ -50,17 +49,17 @@ def forget(number: int) -> Command:
 
 
 def run_until_done(queue: CommandQueue, store: RecordingStore, asked: int) -> None:
-    deadline = time.monotonic() + 10
-    while len(store.forgotten) < asked and time.monotonic() < deadline:
+    deadline = patience(60)
+    while len(store.forgotten) < asked and deadline.pause(0.001):
         queue.run_waiting(store)
 
 
 def test_commands_are_carried_out_in_the_loops_thread_and_answered_in_the_callers() -> None:
     queue, store = CommandQueue(), RecordingStore()
     with ThreadPoolExecutor(4) as callers:
-        answers = [callers.submit(queue.call, forget(n), 10.0) for n in range(1, 5)]
+        answers = [callers.submit(queue.call, forget(n), HANG_SECONDS) for n in range(1, 5)]
         run_until_done(queue, store, asked=4)
-        assert [each.result(10) for each in answers] == [1, 2, 3, 4]
+        assert [each.result(HANG_SECONDS) for each in answers] == [1, 2, 3, 4]
     assert store.thread == get_ident()
 
 
@@ -72,10 +71,10 @@ def test_a_failure_is_raised_to_the_caller_and_not_in_the_loop() -> None:
         it.checkpoint()
 
     with ThreadPoolExecutor(1) as caller:
-        answer = caller.submit(queue.call, both, 10.0)  # type: ignore[arg-type] # its own store
+        answer = caller.submit(queue.call, both, HANG_SECONDS)  # type: ignore[arg-type] # its own store
         run_until_done(queue, store, asked=1)
         with pytest.raises(DiskFull, match="no room"):
-            answer.result(10)
+            answer.result(HANG_SECONDS)
 
 
 def test_a_command_that_nobody_waits_for_any_more_is_not_carried_out() -> None:
@@ -130,14 +129,14 @@ def answered(error: StreamError, command: Command, tmp_path: Path) -> tuple[obje
     target = commands_on(DamagedStore(error), tmp_path)
     queue = CommandQueue()
     with ThreadPoolExecutor(1) as caller:
-        answer = caller.submit(queue.call, command, 10.0)
-        deadline, in_loop = Deadline(10.0), None
+        answer = caller.submit(queue.call, command, HANG_SECONDS)
+        deadline, in_loop = patience(60), None
         while not answer.done() and not deadline.expired:
             try:
                 queue.run_waiting(target)
             except StreamError as raised:
                 in_loop = raised
-        return answer.exception(10), in_loop
+        return answer.exception(HANG_SECONDS), in_loop
 
 
 @pytest.mark.parametrize("error", [StoreCorrupt("bad"), DiskFull("full"), StoreFailed("odd")])

@@ -32,6 +32,7 @@ from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.status import Degraded, WorkerState
+from tests.support.patience import HANG_SECONDS
 from tests.unit.crds.manifests import MINIMAL
 
 TOKEN = "correct-horse"  # noqa: S105 # nobody's
@@ -336,12 +337,12 @@ def test_admin_calls_that_wait_leave_threads_for_reading(
 
     with ThreadPoolExecutor(1) as caller:
         waiting = caller.submit(ask)
-        assert commands.submitted.wait(10), "the first call does not wait"
+        assert commands.submitted.wait(HANG_SECONDS), "the first call does not wait"
         busy = client.simulate_post("/reconcile", json={}, headers=AUTHORIZED)
         assert (busy.status, busy.json["title"]) == (falcon.HTTP_503, "Busy")
         assert client.simulate_get("/status").status == falcon.HTTP_200
         commands.run_waiting(Desk())
-        assert waiting.result(10) == 200
+        assert waiting.result(HANG_SECONDS) == 200
     assert ask_unauthorized(client) == [401] * 3
     assert client.simulate_post("/reconcile", json={}, headers=AUTHORIZED).status_code == 400
 

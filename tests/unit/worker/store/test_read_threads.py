@@ -1,6 +1,5 @@
 """Reads in several threads return what reads one after the other return."""
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.store import read_threads
 from dedupe_worker.store.read_threads import ReadThreads
+from tests.support.patience import pace
 from tests.unit.worker.stores import count_known, open_store, random_ids, remember
 
 IDS = [b"%016d" % number for number in range(400)]
@@ -106,7 +106,7 @@ def test_an_error_is_raised_after_all_reads_have_ended(threads: ReadThreads, fai
         raise StoreCorrupt("a block is damaged")
 
     def read_slowly(ids: list[bytes]) -> list[bytes | None]:
-        time.sleep(0.05)  # a disk that takes its time
+        pace(0.05)  # a disk that takes its time
         ended.append(len(ids))
         return [None] * len(ids)
 

@@ -60,5 +60,5 @@ def judge_routing(raw: Mapping[str, Iterable[Record]], routed: Iterable[Record])
         Defect(partition, offset, None, None, f"of {topic}/{partition}")
         for topic, partition, offset in expected.keys() - seen
     ]
-    verdict.expected = len(expected)
+    verdict.judged = verdict.expected = len(expected)
     return verdict

@@ -308,6 +308,7 @@ class _PartitionJudge:
         for record in self.inputs:
             if not self._is_due(record):
                 continue
+            self.verdict.judged += 1
             self.verdict.expected += 1
             if record.place in self.passed or record.place in late | self.withdrawn:
                 continue

@@ -22,7 +22,7 @@ def test_the_first_of_each_id_passes_and_repeats_do_not() -> None:
     a, b, _, without_id = told.send(b"a", b"b", b"a", None)
     told.commit([a, b, without_id])
     verdict = told.verdict()
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(4)
     assert (verdict.expected, verdict.found) == (3, 3)
 
 
@@ -377,7 +377,7 @@ def test_expired_records_are_not_lost_if_the_worker_says_so() -> None:
     told.start()
     told.commit(told.send(b"c"), expired_offsets=2, degraded={"InputExpired": 2})
     verdict = told.verdict()
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(4)
     assert verdict.expired == 2
 
 

@@ -74,6 +74,7 @@ class RoutedWorld(World):
         place.starts += 1
         self.sessions += 1
         name = f"{place.seat}#{place.starts}"
+        self.recorder.starts[name] = self.recorder.now_ms
         place.process = self._made(name, place.seat)
         self._processes.append(place.process)
 

@@ -43,12 +43,34 @@ class Defect:
         return f"partition {self.partition}, {', '.join(places)}, {name}{detail}"
 
 
+@dataclass(slots=True)
+class Repeats:
+    """The repeats of ids that a judge has met.
+
+    An `unjudged` one may pass or not. Those of a table of fixed size are judged together: it may lose about
+    `expected_to_pass` ids, and `passed` repeats did pass.
+    """
+
+    all: int = 0
+    unjudged: int = 0
+    of_tables: int = 0
+    expected_to_pass: float = 0.0
+    passed: int = 0
+
+    def __add__(self, other: "Repeats") -> "Repeats":
+        """Count both."""
+        return Repeats(
+            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
+        )
+
+
 @dataclass(kw_only=True)
 class Verdict:
     """The defects; all lists are empty if there is none.
 
     `judged` counts input records; `expected`, `found` and `expired` count records of the output; expired ones were
-    deleted by retention before they were read. `judge` finds only the first six kinds, `judge_stream` all.
+    deleted by retention before they were read. `judge` finds only the first six kinds, `judge_stream` all, and only it
+    counts `repeats`.
     """
 
     lost: list[Defect] = field(default_factory=list)
@@ -75,6 +97,7 @@ class Verdict:
     expected: int = 0
     found: int = 0
     expired: int = 0
+    repeats: Repeats = field(default_factory=Repeats)
 
     @property
     def defects(self) -> dict[str, list[Defect]]:

@@ -1,6 +1,6 @@
 """The course of one partition: sessions, progress, losses, and how much its window can have aged."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
@@ -12,7 +12,8 @@ from tests.support.checker.outside import (
     TopicRole,
     WindowBounds,
 )
-from tests.support.checker.topic_history import Incarnation, StreamHistory, Written
+from tests.support.checker.record import Record
+from tests.support.checker.topic_history import WORKER, Incarnation, StreamHistory, Written
 
 
 class Timeline:
@@ -47,6 +48,17 @@ class Timeline:
         """Return when the session that wrote this began; -inf if not known."""
         return self._start_of_session.get(written.writer, -inf)
 
+    def passing(self, record: Record, processed_ms: float) -> Written | None:
+        """Return the output that a record would have, had it passed when it was processed; None if it was not."""
+        if processed_ms == inf:
+            return None
+        starts = self.between(-inf, processed_ms, EventKind.SESSION_STARTED)
+        writer = starts[-1].session if starts else WORKER
+        at = bisect_left(self.progress, processed_ms, key=lambda each: each.time_ms)
+        transaction = self.progress[at].transaction if at < len(self.progress) else None
+        time_ms = int(processed_ms)
+        return Written(record=record, time_ms=time_ms, writer=writer, transaction=transaction)
+
     def running_since(self, after: float) -> float:
         """Return when a session that started after this time was first seen running, or inf."""
         for index, start in enumerate(self.starts):
@@ -76,6 +88,15 @@ class Timeline:
         reached, times = self._reached.get(topic.topic_id, ([], []))
         at = bisect_right(reached, offset)
         return times[at] if at < len(times) else inf
+
+    def commits(self, after: float, until: float) -> bool:
+        """Return whether an offset was committed at a time with after <= time <= until."""
+        return any(after <= each.time_ms <= until for each in self.progress)
+
+    def last_commit(self, before: float) -> float:
+        """Return when an offset was last committed before a time, or -inf."""
+        times = (each.time_ms for each in reversed(self.progress) if each.time_ms < before)
+        return next(times, -inf)
 
     def has_progress(self, topic: Incarnation, until: float) -> bool:
         """Return whether an offset of an incarnation was committed by a time, other than its start."""

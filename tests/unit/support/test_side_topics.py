@@ -57,9 +57,10 @@ def test_a_duplicate_that_is_missing_or_twice_is_misrouted() -> None:
 
 
 def test_a_duplicate_that_passed_as_well_is_misrouted() -> None:
-    told = Told(rules=replace(ROUTES, forgets_at_random=True))
+    told = Told(rules=replace(ROUTES, table_slots=1))
     first, copy = told.send(b"a", b"a", value=b"x", timestamp_ms=5)
-    told.commit([first, copy], routed=[(DUPLICATES, headed(copy, original="0:0", age_ms=0))])
+    told.commit([first], 1)
+    told.commit([copy], routed=[(DUPLICATES, headed(copy, original="0:0", age_ms=0))])
     assert told.kinds() == {"misrouted"}
 
 
@@ -405,7 +406,7 @@ def test_a_routed_record_passes_if_its_offset_was_not_committed_and_the_output_l
     assert told.kinds() == expected
 
 
-AT_RANDOM: dict[str, Any] = {"forgets_at_random": True}
+AT_RANDOM: dict[str, Any] = {"table_slots": 1}
 OF_ONE_ID: dict[str, Any] = {"bounds": WindowBounds(keep_ms=10**9, backlog_grace_ms=0, keep_ids=1)}
 
 

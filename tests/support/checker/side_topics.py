@@ -96,7 +96,9 @@ class SideTopics:
             and record.written.time_ms <= written.time_ms
         ]
         of_topic = [each for each in found if here is None or here[0] == each.topic.topic_id]
-        return next(iter(of_topic or found[-1:]), None)
+        # What a router has written twice has one position.
+        left = [each for each in of_topic if each.place not in self._routed]
+        return next(iter(left or of_topic or found[-1:]), None)
 
     # -- a record that is in a side topic ------------------------------------------------------------
 

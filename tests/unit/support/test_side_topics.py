@@ -592,3 +592,22 @@ def test_without_transactions_a_repeat_may_be_taken_for_what_was_sent_and_expire
     told.start("w2")
     told.commit([each for each in before if behind == b"n"])
     assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(2, set()), (1, {"misrouted"})])
+def test_a_duplicate_that_a_router_has_written_twice_is_routed_twice(
+    copies: int, expected: set[str]
+) -> None:
+    """Without transactions: both have one position, that of the record which the producer wrote."""
+    told = Told(rules=replace(ROUTES, delivery=Delivery.AT_LEAST_ONCE), routers=True)
+    (first,) = told.send(b"a", value=b"x", timestamp_ms=1)
+    told.commit([first])
+    again, _ = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    routed = headed(again, original="orders:0:7", age_ms=0)
+    position = ("dedupe-position", b"orders:0:8")
+    headers = tuple(position if each[0] == position[0] else each for each in routed.headers)
+    told.commit([], routed=[(DUPLICATES, replace(routed, headers=headers))] * copies)
+    records = told.topic(TopicRole.INPUT).records
+    origins = ("orders:0:7", "orders:0:8", "orders:0:8")
+    records[:] = [replace(each, origin=at) for each, at in zip(records, origins, strict=True)]
+    assert told.kinds() == expected

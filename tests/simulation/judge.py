@@ -170,8 +170,8 @@ def _without_origins(records: Iterable[Written]) -> list[Written]:
 class _Again:
     """What routers without transactions may route again.
 
-    That is what was written, and not committed: by the process that wrote it, or when the process began that has
-    written it again.
+    That is what was written, and not committed: after a failure by the process that wrote it, or when the process began
+    that has written it again.
     """
 
     copies: Mapping[Origin, Sequence[Written]]
@@ -202,10 +202,15 @@ class _Again:
         )
         committed_ms = next(times, inf)
         return all(
-            committed_ms
-            >= (after.time_ms if before.writer == after.writer else self.starts[after.writer])
+            before.writer != after.writer and committed_ms >= self._read_ms(before, after)
             for before, after in pairwise(self.copies[origin])
         )
+
+    def _read_ms(self, before: Written, after: Written) -> int:
+        """Return when a record was read again, or a time before."""
+        process, _, _ = after.writer.rpartition(".")
+        same = before.writer.startswith(f"{process}.")
+        return after.time_ms if same else self.starts[process]
 
 
 def _never(_: Origin) -> bool:

@@ -104,6 +104,13 @@ class RoutedWorld(World):
             random=Random(f"{self.schedule.seed} {name}"),
         )
 
+    def _writer_of(self, process: SimProcess) -> str:
+        """Tell what a router writes after a failure from what it wrote before."""
+        if isinstance(process, RouterProcess):
+            state = process.state
+            return f"{process.name}.{state.errors.total() + state.tally.aborted_transactions}"
+        return super()._writer_of(process)
+
     def _serve(self, workers: int) -> None:
         """Start the workers of so many partitions, those of them that never ran."""
         for seat in self._seats[self._served : workers]:

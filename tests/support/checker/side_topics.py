@@ -97,7 +97,8 @@ class SideTopics:
         ]
         of_topic = [each for each in found if here is None or here[0] == each.topic.topic_id]
         # What a router has written twice has one position.
-        left = [each for each in of_topic if each.place not in self._routed]
+        taken = self._routed.keys() | self._passed.keys()
+        left = [each for each in of_topic if each.place not in taken]
         return next(iter(left or of_topic or found[-1:]), None)
 
     # -- a record that is in a side topic ------------------------------------------------------------

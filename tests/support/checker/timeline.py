@@ -28,6 +28,7 @@ class Timeline:
         self.starts = self.of(EventKind.SESSION_STARTED)
         self.outputs = history.of(TopicRole.OUTPUT)
         self.inputs = history.of(TopicRole.INPUT)
+        self._cut = history.cuts.get(partition, 0) if history.cuts else None
         self._start_of_session = {each.session: each.time_ms for each in self.starts}
         self._ranges: dict[int, tuple[str, int, int]] = {}
         self._reached: dict[str, tuple[list[int], list[int]]] = {}
@@ -185,6 +186,12 @@ class Timeline:
         ends = self.between(after - 1, until, EventKind.WORKER_ENDED)
         # Only a worker that was stopped has flushed its store: not one that was killed, and not one that failed.
         return any(ended.exit_code != 0 for ended in ends)
+
+    def is_of(self, written: Written, topic: Incarnation) -> bool:
+        """Return whether an output record may be of this input: routers have another one than the workers before."""
+        if self._cut is None:
+            return True
+        return (topic is self.inputs[0]) is (written.record.offset < self._cut)
 
     # -- what is gone --------------------------------------------------------------------------------
 

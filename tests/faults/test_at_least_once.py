@@ -50,7 +50,7 @@ def test_a_worker_that_is_not_killed_passes_each_message_on_once(
     stream.send(retries(SEED, RECORDS, value_bytes=100))
     worker = workers.start(stream, arguments=["--kafka-properties", properties])
     worker.wait_until_caught_up()
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(RECORDS)
     assert worker.sigterm() == 0
 
 
@@ -73,7 +73,7 @@ def test_what_a_killed_worker_had_sent_is_neither_lost_nor_repeated_nor_its_own_
     for time in (1, 7):
         wait_until_killed(workers.start(stream, crash=Crash(step, time)))
     finish(stream, workers)
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(RECORDS)
     repeated = repeats(stream.raw(), key_id)
     assert positions(stream) == {f"{record.partition}:{record.offset}" for record, _ in repeated}
 

@@ -52,7 +52,7 @@ def test_a_broker_that_is_killed_costs_no_record_and_brings_none_twice(
         broker.start()
     stream.wait_until_routed()
     verdict = judge_routing(stream.raws(), stream.raw())
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(3 * ROUND)
     assert verdict.expected == 3 * ROUND
     for router in both:
         router.wait_until_ready()

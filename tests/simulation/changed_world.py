@@ -16,7 +16,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from tests.simulation.kafka.calls import Call
 from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Seat
-from tests.simulation.process import SimProcess
+from tests.simulation.process import SimProcess, WorkerProcess
 from tests.simulation.recorder import FOREIGN
 from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.settings import (
@@ -74,6 +74,16 @@ class ChangedWorld(RoutedWorld):
             self._unseen.remove(topic)
             self.recorder.created(topic)
         super()._on_call(process, call)
+
+    def _writer_of(self, process: SimProcess) -> str:
+        """Note each catch-up, too: a session that hands over has two."""
+        writer = super()._writer_of(process)
+        if isinstance(process, WorkerProcess):
+            said = process.factory.worker_state.reconcile
+            if said and said.reason != process.catch_up:
+                process.catch_up = said.reason
+                self.recorder.status(process)
+        return writer
 
     def leader_away(self, topic: str | None, partition: int, seconds: float) -> None:
         """Let a partition have no leader for a while, if its topic exists."""

@@ -7,6 +7,7 @@ from statistics import median
 from rich.console import Console
 
 from tests.simulation.outcome import Outcome
+from tests.support.checker.checker import Repeats
 
 
 class Figures:
@@ -19,6 +20,7 @@ class Figures:
         self._records: list[int] = []
         self._sessions: list[int] = []
         self._fault_counts: list[int] = []
+        self._repeats = Repeats()
 
     def add(self, outcome: Outcome) -> None:
         """Count one schedule."""
@@ -29,6 +31,7 @@ class Figures:
         self._records.append(outcome.records)
         self._sessions.append(outcome.sessions)
         self._fault_counts.append(len(outcome.faults))
+        self._repeats += outcome.repeats
 
     @property
     def schedules(self) -> int:
@@ -51,7 +54,16 @@ class Figures:
             f"{len(self._pairs)} of {possible} pairs of faults met\n"
             f"{self.schedules} schedules, {len(self.failed)} failed, "
             f"{self.schedules / seconds * 60:.0f} a minute; in the median {median(self._records):.0f} records, "
-            f"{median(self._sessions):.0f} sessions, {median(self._fault_counts):.0f} faults"
+            f"{median(self._sessions):.0f} sessions, {median(self._fault_counts):.0f} faults\n{self._judged()}"
+        )
+
+    def _judged(self) -> str:
+        """Say how many repeats may pass or not, which is what no judge can see."""
+        repeats = self._repeats
+        share = repeats.unjudged / max(1, repeats.all)
+        return (
+            f"{repeats.all} repeats, {repeats.unjudged} of them ({share:.1%}) not judged: they may pass or not; "
+            f"{repeats.of_tables} of tables, which may lose {repeats.expected_to_pass:.1f}: {repeats.passed} passed"
         )
 
     def _met(self, one: str, other: str) -> int:

@@ -1,8 +1,12 @@
 """Judge the history of a world with the checker, which shares no code with the worker."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
+from typing import Final, Self
 
 from tests.simulation.recorder import Recorder
 from tests.simulation.schedule.settings import (
@@ -12,22 +16,29 @@ from tests.simulation.schedule.settings import (
     Settings,
     input_topic,
 )
-from tests.support.checker.checker import Verdict
+from tests.support.checker.checker import Repeats, Verdict
 from tests.support.checker.id_sources import IdOf, content_id, header_id, key_id
 from tests.support.checker.key_order import judge_key_order
-from tests.support.checker.outside import WindowBounds
+from tests.support.checker.outside import TopicRole, WindowBounds
 from tests.support.checker.record import Message, Record
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.checker.routing import judge_routing
+from tests.support.checker.routing import Origin, judge_routing, origin_of
 from tests.support.checker.streams import judge_stream
-from tests.support.checker.topic_history import Delivery, Rules, StreamHistory
+from tests.support.checker.topic_history import Delivery, Incarnation, Rules, StreamHistory, Written
+
+_LEARNT_AT_ONCE: Final = 20
+"""A start reads some records of the output, and writes as many ids: see sizes.py."""
 
 MARK: Final = "dedupe-epoch"
 """The header of a mark in the repartition topic."""
 
 
-def defects_of(recorder: Recorder, settings: Settings) -> list[str]:
-    """Return what is wrong, a line for each kind of defect; nothing if all is right."""
+Judgement = tuple[list[str], Repeats]
+"""What is wrong, a line for each kind of defect, and the repeats that were met."""
+
+
+def judge_direct(recorder: Recorder, settings: Settings) -> Judgement:
+    """Judge a stream whose workers read the input."""
     history = StreamHistory(
         rules=_rules(settings),
         topics=recorder.incarnations(),
@@ -35,64 +46,175 @@ def defects_of(recorder: Recorder, settings: Settings) -> list[str]:
         events=recorder.events,
         statuses=recorder.statuses,
     )
-    return _lines(judge_stream(history, _id_of(settings)))
+    verdict = judge_stream(history, _id_of(settings))
+    return _lines(verdict), verdict.repeats
 
 
-def routed_defects_of(recorder: Recorder, settings: Settings) -> list[str]:
-    """Return what is wrong with a stream with routers: with what they wrote, and with the output.
+def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
+    """Judge a stream with routers: what they wrote, how the workers passed it on, and both together.
 
-    Without transactions a crash may let records pass twice.
+    Without transactions, and with a table that forgets, only the second judge knows which records may pass twice.
     """
     raw = {topic: recorder.records(topic) for topic in settings.input_topics}
+    start = _Start.of(recorder)
+    left = {**raw, input_topic(0): start.left_to_routers(raw[input_topic(0)])}
     # Beside what routers write, the marks between two epochs.
     routed = [each for each in recorder.records(REPARTITION) if MARK not in dict(each.headers)]
-    routing = judge_routing(_left_to_routers(raw, recorder) if settings.direct else raw, routed)
+    again = _never if settings.exactly_once else _Again.of(recorder).may_come
+    routing = judge_routing(left if settings.direct else raw, routed, may_come_again=again)
+    id_of = _id_of(settings)
+    passing = judge_stream(_history_behind_routers(recorder, settings, start), id_of)
     # Where all records pass, each counts as one without an id.
-    id_of: IdOf = _nameless if settings.observes else _id_of(settings)
+    counted: IdOf = _nameless if settings.observes else id_of
     written = [(each.time_ms, each.record) for each in recorder.written(OUTPUT)]
-    if settings.table_slots:
-        written = _first_ones(written, id_of)  # the table may forget any id
+    written.sort(key=lambda each: each[0])  # of several copies the one that passed first
     output = judge_repartitioned(
         raw,
         [record for _, record in written],
-        id_of,
+        counted,
         ordered_by=lambda _: None,  # whatever of an input partition goes to one output partition
     )
-    if not settings.exactly_once:
-        routing.duplicated.clear()
+    if not settings.exactly_once or settings.table_slots:
         output.duplicated.clear()
         # A record without an id that passes again has no first copy left to be compared with.
         output.foreign[:] = [each for each in output.foreign if each.id is not None]
     elif settings.by_key:
-        output.reordered += judge_key_order(raw, written, id_of)
-    return [*(f"routing {line}" for line in _lines(routing)), *_lines(output)]
+        output.reordered += judge_key_order(raw, written, counted)
+    lines = [*(f"routing {line}" for line in _lines(routing)), *_lines(passing), *_lines(output)]
+    return lines, passing.repeats
 
 
-def _left_to_routers(
-    raw: Mapping[str, list[Record]], recorder: Recorder
-) -> dict[str, list[Record]]:
-    """Return what workers without routers have not read; that they have read the rest, the output shows."""
-    entries = [json.loads(each.value or b"{}") for each in recorder.records(EPOCHS)]
-    first = input_topic(0)
-    starts = {
-        int(partition): start["offset"]
-        for entry in entries
-        if entry["entry"] == "handed-over"
-        for partition, start in entry["starts"].items()
-    }
-    left = [each for each in raw[first] if each.offset >= starts.get(each.partition, 0)]
-    return {**raw, first: left}
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a stream that ran without routers got them: offsets of its input and of its output, by partition."""
+
+    inputs: Mapping[int, int]
+    outputs: Mapping[int, int]
+    time_ms: int | None
+
+    @classmethod
+    def of(cls, recorder: Recorder) -> Self:
+        """Read it in the epoch log."""
+        for each in recorder.written(EPOCHS):
+            entry = json.loads(each.record.value or b"{}")
+            if entry["entry"] == "handed-over":
+                starts = entry["starts"].items()
+                return cls(
+                    inputs={int(partition): start["offset"] for partition, start in starts},
+                    outputs={int(partition): cut for partition, cut in entry["cuts"].items()},
+                    time_ms=each.time_ms,
+                )
+        return cls({}, {}, None)
+
+    def left_to_routers(self, records: Iterable[Record]) -> list[Record]:
+        """Return what workers without routers have not read."""
+        return [each for each in records if each.offset >= self.inputs.get(each.partition, 0)]
+
+    def before_routers(self, topic: Incarnation, settings: Settings) -> Incarnation:
+        """Return what workers without routers have read.
+
+        Without transactions they may have sent more than they committed. The routers read that again: so for these
+        workers it is as if the topic had been deleted then.
+        """
+        if not settings.exactly_once:
+            return replace(topic, deleted_ms=self.time_ms)
+        records = [
+            each
+            for each in topic.records
+            if each.record.offset < self.inputs.get(each.record.partition, 0)
+        ]
+        return replace(topic, records=records)
 
 
-def _first_ones(written: Iterable[tuple[int, Record]], id_of: IdOf) -> list[tuple[int, Record]]:
-    """Return the records without the later ones of each id, in order of time."""
-    firsts, seen = [], set()
-    for time_ms, record in sorted(written, key=lambda each: each[0]):
-        identity = id_of(record)
-        if identity is None or identity not in seen:
-            seen.add(identity)
-            firsts.append((time_ms, record))
-    return firsts
+def _history_behind_routers(recorder: Recorder, settings: Settings, start: _Start) -> StreamHistory:
+    """Return the history of what workers read and wrote: for each the repartition topic is the input.
+
+    What they read before there were routers is an input before that one.
+    """
+    inputs, others = [], []
+    for topic in recorder.incarnations():
+        name = topic.topic_id.rpartition("-")[0]
+        if name == REPARTITION:
+            # As if it were there from the beginning: nobody must notice that it is new.
+            inputs.append(replace(topic, created_ms=0, records=_without_origins(topic.records)))
+        elif settings.direct and name == input_topic(0):
+            inputs.insert(0, start.before_routers(topic, settings))
+        elif topic.role is not TopicRole.INPUT:
+            others.append(topic)
+    return StreamHistory(
+        rules=_rules(settings),
+        topics=[*inputs, *others],
+        progress=recorder.progress,
+        events=recorder.events,
+        statuses=recorder.statuses,
+        routers=True,
+        cuts=start.outputs,
+    )
+
+
+def _without_origins(records: Iterable[Written]) -> list[Written]:
+    """Return the records as their producers wrote them, without the marks between two epochs.
+
+    In order of offsets: transactions of several routers end in another order than they began.
+    """
+    found = []
+    for each in sorted(records, key=lambda each: (each.record.partition, each.record.offset)):
+        if MARK not in dict(each.record.headers):
+            topic, partition, offset = origin_of(each.record)
+            record = replace(each.record, headers=each.record.headers[:-1])
+            found.append(replace(each, record=record, origin=f"{topic}:{partition}:{offset}"))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """What routers without transactions may route again.
+
+    That is what was written, and not committed: after a failure by the process that wrote it, or when the process began
+    that has written it again.
+    """
+
+    copies: Mapping[Origin, Sequence[Written]]
+    committed: Sequence[tuple[int, str, int, int]]
+    starts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, recorder: Recorder) -> Self:
+        """Find all that was routed more than once."""
+        copies: defaultdict[Origin, list[Written]] = defaultdict(list)
+        for each in recorder.written(REPARTITION):
+            if MARK not in dict(each.record.headers):
+                copies[origin_of(each.record)].append(each)
+        several = {
+            origin: sorted(found, key=lambda each: each.time_ms)
+            for origin, found in copies.items()
+            if len(found) > 1
+        }
+        return cls(several, recorder.routed, recorder.starts)
+
+    def may_come(self, origin: Origin) -> bool:
+        """Return whether each further copy of a record is right."""
+        topic, partition, offset = origin
+        times = (
+            time_ms
+            for time_ms, *place, end in self.committed
+            if place == [topic, partition] and end > offset
+        )
+        committed_ms = next(times, inf)
+        return all(
+            before.writer != after.writer and committed_ms >= self._read_ms(before, after)
+            for before, after in pairwise(self.copies[origin])
+        )
+
+    def _read_ms(self, before: Written, after: Written) -> int:
+        """Return when a record was read again, or a time before."""
+        process, _, _ = after.writer.rpartition(".")
+        same = before.writer.startswith(f"{process}.")
+        return after.time_ms if same else self.starts[process]
+
+
+def _never(_: Origin) -> bool:
+    return False
 
 
 def _nameless(_: Record | Message) -> None:
@@ -112,11 +234,14 @@ def _rules(settings: Settings) -> Rules:
         bounds=WindowBounds(
             keep_ms=settings.max_age_seconds * 1000,
             generation_ms=settings.max_age_seconds * 1000 // settings.generations,
-            # The oldest generation goes as a whole, and one may be over its size by a transaction.
-            keep_ids=max(0, settings.window_ids - generation_ids - settings.largest_transaction),
+            # The oldest generation goes as a whole, and had less than its size before the transaction.
+            keep_ids=settings.window_ids - generation_ids,
+            learnt_at_once=_LEARNT_AT_ONCE,
+            all_ids=settings.window_ids,
         ),
         delivery=Delivery.EXACTLY_ONCE if settings.exactly_once else Delivery.AT_LEAST_ONCE,
-        forgets_at_random=settings.table_slots is not None,
+        observe=settings.observes,
+        table_slots=settings.table_slots,
         routes_duplicates=settings.duplicates,
         routes_conflicts=settings.conflicts,
         routes_late=settings.late,

@@ -13,13 +13,14 @@ from structlog.typing import EventDict
 
 from tests.simulation import homes, machines
 from tests.simulation.changed_world import ChangedWorld
-from tests.simulation.judge import defects_of, routed_defects_of
+from tests.simulation.judge import judge_direct, judge_routed
 from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.changed import changed_schedule_of
 from tests.simulation.schedule.generate import schedule_of
 from tests.simulation.schedule.routed import routed_schedule_of
 from tests.simulation.schedule.steps import Schedule
 from tests.simulation.world import Stuck, World
+from tests.support.checker.checker import Repeats
 
 Listener = Callable[[str], None]
 
@@ -54,6 +55,7 @@ class Outcome:
     calls: int
     simulated_seconds: float
     faults: tuple[str, ...] = field(default=())
+    repeats: Repeats = field(default_factory=Repeats)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -67,6 +69,7 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
     routed = bool(schedule.settings.inputs)
     simulated = _WORLDS[kind_of(schedule)](schedule, home, listen)
     defects: list[str] = []
+    repeats = Repeats()
     try:
         simulated.run()
     except Stuck as error:
@@ -77,8 +80,9 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
         shutil.rmtree(home, ignore_errors=True)
     defects += simulated.crashes
     if not defects:
-        judge = routed_defects_of if routed else defects_of
-        defects += judge(simulated.recorder, schedule.settings)
+        judge = judge_routed if routed else judge_direct
+        found, repeats = judge(simulated.recorder, schedule.settings)
+        defects += found
     return Outcome(
         seed=schedule.seed,
         defects=tuple(defects),
@@ -88,6 +92,7 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
         calls=simulated.calls,
         simulated_seconds=simulated.clock.monotonic(),
         faults=tuple(simulated.performed),
+        repeats=repeats,
     )
 
 

@@ -128,6 +128,8 @@ class WorkerProcess(SimProcess):
         self.running_session = 0
         """The number of the last session that was seen running."""
         self.committed = 0
+        self.catch_up: str | None = None
+        """The reason of the last catch-up that was noted."""
         self._leftover: Volume | None = None
         clients = kafka.clients(name, self._hook)
         config = replace(config, state=StateDirectory(volume.path))

@@ -20,6 +20,7 @@ from tests.simulation.schedule.settings import (
     LATE,
     OUTPUT,
     REPARTITION,
+    ROUTER_GROUP,
     Settings,
 )
 from tests.support.checker.history import as_record
@@ -71,10 +72,13 @@ class Recorder:
         self._settings = settings
         self._topics: list[_SeenTopic] = []
         self._now: dict[str, _SeenTopic] = {}
-        self._committed: dict[int, int] = {}
-        self._transactions = 0
+        self._committed: dict[tuple[str, str, int], int] = {}
         self._seen_changes = -1
         self.progress: list[Progress] = []
+        self.routed: list[tuple[int, str, int, int]] = []
+        """The offsets that routers have committed: time, topic, partition and offset."""
+        self.starts: dict[str, int] = {}
+        """When each router's process began."""
         self.events: list[OutsideEvent] = []
         self.statuses: list[StatusSnapshot] = []
 
@@ -103,19 +107,17 @@ class Recorder:
         if changes == self._seen_changes:
             return
         self._seen_changes = changes
-        committed = False
         for name, topic in self._now.items():
             logs = self._kafka.topics.get(name).logs
             if len(logs) > len(topic.logs):
                 topic.logs += [_SeenLog(log) for log in logs[len(topic.logs) :]]
             for seen in topic.logs:
                 if seen.log.end != seen.end or seen.waiting:
-                    committed |= self._look_at(seen, writer)
-        self._transactions += committed
-        self._look_at_offsets(transactional=committed)
+                    self._look_at(seen, writer)
+        self._look_at_offsets()
 
-    def _look_at(self, seen: _SeenLog, writer: str) -> bool:
-        """Take the new records of a log; return whether a transaction has made some visible."""
+    def _look_at(self, seen: _SeenLog, writer: str) -> None:
+        """Take the new records of a log."""
         for batch in _newer(seen.log, seen.end):
             if not batch.control:
                 seen.waiting.append((batch, writer))
@@ -123,45 +125,54 @@ class Recorder:
         opened = {id(batch) for batches in seen.log._open.values() for batch in batches}  # noqa: SLF001 (the cluster has no reader of that)
         ended = [each for each in seen.waiting if id(each[0]) not in opened]
         seen.waiting = [each for each in seen.waiting if id(each[0]) in opened]
-        transactional = False
         for batch, wrote in ended:
             if batch.aborted:
                 continue
-            exactly_once = self._settings.exactly_once and not wrote.startswith(FOREIGN)
-            transactional |= exactly_once
-            number = self._transactions + 1 if exactly_once else None
+            transaction = None if wrote.startswith(FOREIGN) else batch.transaction
             messages = seen.log._messages(batch)  # noqa: SLF001
             seen.records += [
                 Written(
                     record=as_record(message),
                     time_ms=self.now_ms,
                     writer=wrote,
-                    transaction=number,
+                    transaction=transaction,
                 )
                 for message in messages
             ]
-        return transactional
 
-    def _look_at_offsets(self, *, transactional: bool) -> None:
-        for partition in range(self._settings.partitions):
-            found = self._kafka.groups.committed(GROUP, self._settings.worker_input, partition)
-            offset = found.offset if found else -1
-            if offset != self._committed.get(partition, -1):
-                self._committed[partition] = offset
-                if offset >= 0:
+    def _look_at_offsets(self) -> None:
+        for topic in self._settings.worker_inputs:
+            for partition in range(self._settings.seats):
+                if (offset := self._new_offset(GROUP, topic, partition)) is not None:
                     self.progress.append(
                         Progress(
                             time_ms=self.now_ms,
                             partition=partition,
-                            topic_id=self._topic_of(partition, offset),
+                            topic_id=self._topic_of(topic, partition, offset),
                             offset=offset,
-                            transaction=self._transactions if transactional else None,
+                            transaction=self._kafka.groups.transactions[GROUP, topic, partition],
                         )
                     )
+        for topic in self._settings.input_topics:
+            for partition in range(len(self._kafka.topics.get(topic).logs)):
+                if (offset := self._new_offset(ROUTER_GROUP, topic, partition)) is not None:
+                    self.routed.append((self.now_ms, topic, partition, offset))
 
-    def _topic_of(self, partition: int, offset: int) -> str:
+    def _new_offset(self, group: str, topic: str, partition: int) -> int | None:
+        """Return an offset of a group that was committed since the last look; None if there is none."""
+        found, key = (
+            self._kafka.groups.committed(group, topic, partition),
+            (group, topic, partition),
+        )
+        offset = found.offset if found else -1
+        if offset == self._committed.get(key, -1):
+            return None
+        self._committed[key] = offset
+        return offset if found else None
+
+    def _topic_of(self, topic: str, partition: int, offset: int) -> str:
         """Return the input's incarnation that was read up to an offset: the newest of which so much was fetched."""
-        inputs = [each for each in self._topics if each.name == self._settings.worker_input]
+        inputs = [each for each in self._topics if each.name == topic]
         logs = [each.logs[partition].log for each in inputs]
         read = [
             each
@@ -171,7 +182,7 @@ class Recorder:
         return (read or inputs)[-1].topic_id
 
     def incarnations(self) -> list[Incarnation]:
-        """Return all topics that ever were, in order of creation."""
+        """Return all topics that ever were, in order of creation; their ids begin with their names."""
         return [
             Incarnation(
                 role=each.role,

@@ -74,6 +74,7 @@ class RoutedWorld(World):
         place.starts += 1
         self.sessions += 1
         name = f"{place.seat}#{place.starts}"
+        self.recorder.starts[name] = self.recorder.now_ms
         place.process = self._made(name, place.seat)
         self._processes.append(place.process)
 
@@ -102,6 +103,13 @@ class RoutedWorld(World):
             on_call=self._on_call,
             random=Random(f"{self.schedule.seed} {name}"),
         )
+
+    def _writer_of(self, process: SimProcess) -> str:
+        """Tell what a router writes after a failure from what it wrote before."""
+        if isinstance(process, RouterProcess):
+            state = process.state
+            return f"{process.name}.{state.errors.total() + state.tally.aborted_transactions}"
+        return super()._writer_of(process)
 
     def _serve(self, workers: int) -> None:
         """Start the workers of so many partitions, those of them that never ran."""

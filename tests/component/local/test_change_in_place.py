@@ -61,7 +61,7 @@ def fleet_of(stream: TestStream, state: StateDir) -> Fleet:
 def assert_exact(stream: TestStream) -> None:
     stream.settle()
     found = judge_repartitioned({stream.input_topic: stream.raw()}, stream.clean(), header_id("id"))
-    found.assert_exactly_once()
+    found.assert_exactly_once(2_000, or_more=True)
 
 
 @pytest.mark.matrix  # tests/faults/test_change_in_place.py

@@ -51,7 +51,7 @@ def test_a_drained_fleet_has_passed_every_message_exactly_once(
         fleet.wait_drained()
         views = fleet.views()
 
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(5_000)
     assert sum(view.consumed for view in views) == 5_000
     assert 0 < sum(view.duplicates for view in views) < 5_000
     assert not any(view.restarts for view in views)
@@ -80,7 +80,7 @@ def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
         assert fleet.pid(1) == spared
         assert fleet.views()[0].last_exit is None
 
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(len(traffic))
 
 
 def test_a_fleet_stops_its_workers_gracefully_and_leaves_none(

@@ -53,7 +53,9 @@ def test_a_drain_ends_when_all_is_routed_and_deduplicated(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "router 1: Running" in done.stdout
     assert "Read 4,000 records, duplicates: 3,000 (75.0 %)" in done.stdout
-    judge_repartitioned(stream.raws(), stream.clean(), header_id("id")).assert_exactly_once()
+    judge_repartitioned(stream.raws(), stream.clean(), header_id("id")).assert_exactly_once(
+        2 * 2 * 1_000
+    )
 
 
 @pytest.mark.matrix  # tests/component/router
@@ -67,5 +69,5 @@ def test_a_second_run_goes_on_where_the_first_has_ended(
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Read 1,000 records" in done.stdout
     found = judge_repartitioned(stream.raws(), stream.clean(), header_id("id"))
-    found.assert_exactly_once()
+    found.assert_exactly_once(2 * 2 * 500)
     assert found.expected == 500

@@ -73,7 +73,7 @@ def test_a_drain_makes_the_output_topic_and_ends_with_zero(
 
     assert run.returncode == 0, run.stderr
     assert "Read 3,000 records" in run.stdout
-    judge(fresh.raw(), fresh.clean(), key_id).assert_exactly_once()
+    judge(fresh.raw(), fresh.clean(), key_id).assert_exactly_once(3_000)
 
 
 def test_sigterm_stops_a_run_and_its_workers(streams: CreateStream, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_an_embedded_broker_keeps_its_topics(tmp_path: Path) -> None:
 
         assert process.wait(timeout=HANG_SECONDS) == 0, said()
         assert not any(member.is_running() for member in family)
-    judge(raw, clean, key_id).assert_exactly_once()
+    judge(raw, clean, key_id).assert_exactly_once(1_000)
 
     again = dedupe(*arguments, "--drain")
     assert again.returncode == 0, again.stderr
@@ -247,7 +247,7 @@ def test_the_cluster_of_the_manifest_is_used(streams: CreateStream, tmp_path: Pa
     assert run.returncode == 0, run.stderr
     assert "Read 1,000 records" in run.stdout
     assert not (tmp_path / "state" / "broker").exists()
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(1_000)
 
 
 def test_validate_tells_a_good_manifest_from_a_bad_one(streams: CreateStream) -> None:

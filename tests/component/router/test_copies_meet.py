@@ -74,7 +74,7 @@ def test_ids_in_a_header_of_records_without_keys(
     assert router.sigterm() == 0
     drained(stream, workers, 4)
     found = verdict(stream, header, 4)
-    found.assert_exactly_once()
+    found.assert_exactly_once(2000)
     assert found.expected == 1000
 
 
@@ -98,7 +98,7 @@ def test_a_keyed_topic_that_grows_while_it_is_routed(
     stream.wait_until_routed()
     drained(stream, workers, 4)
     found = verdict(stream, key_id, 4)
-    found.assert_exactly_once()
+    found.assert_exactly_once(2000)
     assert found.expected == 1000
 
 
@@ -127,7 +127,7 @@ def test_several_inputs_with_the_same_ids(
         "no router has a lag",
     )
     drained(stream, workers, 3)
-    verdict(stream, header, 3).assert_exactly_once()
+    verdict(stream, header, 3).assert_exactly_once(3 * 2 * 500)
 
 
 def test_records_come_out_byte_for_byte(
@@ -150,5 +150,5 @@ def test_records_come_out_byte_for_byte(
     assert all(record.headers[-1][0] == HEADER for record in stream.raw())
     drained(stream, workers, 2)
     found = judge_repartitioned(stream.raws(), stream.clean(), header)
-    found.assert_exactly_once()
+    found.assert_exactly_once(5)
     assert found.found == 5

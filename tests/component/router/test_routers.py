@@ -103,7 +103,7 @@ def test_it_pauses_at_the_limit_until_the_workers_have_read(
     stream.wait_until_routed()
     router.wait_until_ready()
     stream.wait_until_read([worker])
-    judge_repartitioned(stream.raws(), stream.clean(), key_id).assert_exactly_once()
+    judge_repartitioned(stream.raws(), stream.clean(), key_id).assert_exactly_once(250)
     assert min(record.offset for record in stream.raw()) >= 200  # what is read is deleted
 
 
@@ -146,7 +146,7 @@ def test_at_least_once_routes_without_transactions(
     stream.wait_until_routed()
     started = [workers.start(stream, number) for number in range(2)]
     stream.wait_until_read(started)
-    judge_repartitioned(stream.raws(), stream.clean(), key_id).assert_exactly_once()
+    judge_repartitioned(stream.raws(), stream.clean(), key_id).assert_exactly_once(1000)
 
 
 def test_by_key_keeps_the_order_of_a_key(
@@ -161,7 +161,7 @@ def test_by_key_keeps_the_order_of_a_key(
     stream.wait_until_read(started)
     judge_repartitioned(
         stream.raws(), stream.clean(), content_id, ordered_by=lambda record: record.key
-    ).assert_exactly_once()
+    ).assert_exactly_once(3_000)
     assert sum(router.status().counts.routed for router in both) == 3_000
 
 

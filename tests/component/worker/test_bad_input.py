@@ -81,7 +81,7 @@ def test_it_passes_or_is_told_apart(streams: CreateStream, workers: Workers, cas
     worker = workers.start(stream)
     worker.wait_until_caught_up()
     raw, clean = stream.raw(), stream.clean()
-    judge(raw, clean, case.id_of).assert_exactly_once()
+    judge(raw, clean, case.id_of).assert_exactly_once(len(case.messages))
     assert len(clean) == case.passed
     without_id = sum(case.id_of(record) is None for record in raw)
     worker.wait_until(
@@ -136,7 +136,9 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
         "all that stands before the large record is passed on",
     )
     stream.settle()
-    judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).assert_exactly_once(
+        len(before)
+    )
     assert worker.is_running
     assert worker.get("/healthz").status_code == 200
 
@@ -151,7 +153,7 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
 
     raise_max_message_bytes(stream, 10 * MIB)
     worker.wait_until_caught_up()
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(len(before) + 1 + len(after))
     worker.wait_until_ready()
     assert worker.status().phase is Phase.RUNNING
 

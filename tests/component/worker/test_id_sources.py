@@ -35,7 +35,7 @@ def test_repeats_are_told_by_the_source_named(
     worker.wait_until_caught_up()
     raw = stream.raw()
     verdict = judge(raw, stream.clean(), id_of)
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(len(messages))
     without_id = sum(id_of(record) is None for record in raw)
     worker.wait_until(
         lambda: (
@@ -61,7 +61,7 @@ def test_ids_are_remembered_over_a_restart_and_without_a_store(
         worker = workers.start(stream, state_dir=directory)
         worker.wait_until_caught_up()
         worker.sigkill()
-    judge(stream.raw(), stream.clean(), id_of).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), id_of).assert_exactly_once(3 * len(messages))
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,5 @@ def test_a_path_may_go_through_names_and_indices(
     stream.send(messages)
     workers.start(stream).wait_until_caught_up()
     verdict = judge(stream.raw(), stream.clean(), json_id(*steps))
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(len(messages))
     assert verdict.expected < len(values)

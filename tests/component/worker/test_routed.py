@@ -36,7 +36,7 @@ def test_each_duplicate_is_in_its_topic_once_with_what_it_repeats(
     for partition in range(2):
         workers.start(stream, partition=partition).wait_until_caught_up()
     raw, clean = stream.raw(), stream.clean()
-    judge(raw, clean, key_id).assert_exactly_once()
+    judge(raw, clean, key_id).assert_exactly_once(RECORDS)
     routes = routes_of(stream)
     judge_routes(raw, routes, key_id)
     assert everything(raw) == everything(clean, routes.duplicates)
@@ -50,7 +50,7 @@ def test_another_content_under_a_known_id_goes_to_the_topic_of_conflicts(
     worker = workers.start(stream)
     worker.wait_until_caught_up()
     raw, conflicts = stream.raw(), routed(stream, "conflicts")
-    judge(raw, stream.clean(), key_id).assert_exactly_once()
+    judge(raw, stream.clean(), key_id).assert_exactly_once(RECORDS)
     judge_routes(raw, routes_of(stream), key_id)
     assert len(conflicts) > 100
     worker.wait_until(
@@ -78,7 +78,7 @@ def test_owners_are_right_after_the_store_has_learnt_from_the_output(
     stream.send(later)
     workers.start(stream).wait_until_caught_up()
     raw = stream.raw()
-    judge(raw, stream.clean(), key_id).assert_exactly_once()
+    judge(raw, stream.clean(), key_id).assert_exactly_once(2 * RECORDS)
     judge_routes(raw, routes_of(stream), key_id)
 
 
@@ -107,7 +107,7 @@ def test_who_only_observes_has_duplicates_in_the_output_and_nowhere_else(
     stream = routing(duplicates=True, mode="Observe")
     stream.send(retries(SEED, 500))
     workers.start(stream).wait_until_caught_up()
-    judge(stream.raw(), stream.clean(), key_id, observe=True).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id, observe=True).assert_exactly_once(500)
     assert routed(stream, "duplicates") == []
 
 

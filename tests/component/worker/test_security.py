@@ -81,7 +81,7 @@ def test_a_stream_behind_tls_and_a_password_is_deduplicated(
     stream.send(retries(SEED, 5_000))
     worker = with_password(PASSWORD, secured, stream, workers)
     worker.wait_until_caught_up()
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(5_000)
     said = worker.log_path.read_text() + worker.get("/status").text + worker.get("/metrics").text
     assert worker.sigterm() == ExitCode.OK
     assert PASSWORD not in said + worker.log_path.read_text()
@@ -147,7 +147,7 @@ def test_a_right_that_a_topic_lacks_is_named_and_what_was_granted_is_used(
     assert worker.readiness().body["reason"] == "NotAuthorized"
     allow(secured, ResourceType.TOPIC, name, *needed)
     worker.wait_until_caught_up()
-    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(500)
 
 
 @pytest.mark.parametrize("delivery", ["ExactlyOnce", "AtLeastOnce"])

@@ -22,6 +22,8 @@ class Groups:
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, str, int], Committed] = {}
         self._sent: dict[tuple[str, str, int], int] = {}
+        self.transactions: dict[tuple[str, str, int], int | None] = {}
+        """The number of the transaction that has committed each offset."""
         self._commits = 0
         self.changes = Changes()
         self.pending: set[tuple[int, str, str, int]] = set()
@@ -31,10 +33,17 @@ class Groups:
         self._commits += 1
         return self._commits
 
-    def commit(self, key: tuple[str, str, int], committed: Committed, number: int) -> None:
+    def commit(
+        self,
+        key: tuple[str, str, int],
+        committed: Committed,
+        number: int,
+        transaction: int | None = None,
+    ) -> None:
         """Replace the offset of a group, topic and partition, unless a later commit has done so."""
         if number > self._sent.get(key, 0):
             self._offsets[key], self._sent[key] = committed, number
+            self.transactions[key] = transaction
             self.changes.count += 1
 
     def committed(self, group: str, topic: str, partition: int) -> Committed | None:

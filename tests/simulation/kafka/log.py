@@ -46,6 +46,8 @@ class Batch:
     time_ms: int = 0
     """When a marker was written."""
     aborted: bool = False
+    transaction: int | None = None
+    """The number of the transaction that it is of, once that has ended."""
     fetch_seconds: float = 0.0
     messages: list[Message] | None = None
     """Each record as a consumer delivers it; made at the first fetch."""
@@ -116,10 +118,12 @@ class PartitionLog:
             self._open.setdefault(producer_id, []).append(batch)
         return self._append(batch)
 
-    def end_transaction(self, producer_id: int, time_ms: int, *, commit: bool) -> None:
+    def end_transaction(
+        self, producer_id: int, time_ms: int, *, commit: bool, transaction: int | None = None
+    ) -> None:
         """Append the marker of a transaction's end, also if it has no record here."""
         for batch in self._open.pop(producer_id, ()):
-            batch.aborted = not commit
+            batch.aborted, batch.transaction = not commit, transaction
         self._append(Batch(self.end, 1, [], producer_id, control=True, time_ms=time_ms))
 
     def delete_before(self, offset: int) -> None:

@@ -62,6 +62,7 @@ class Coordinator:
         self._ids: dict[str, Transactional] = {}
         self._next_producer_id = 0
         self._next_end = _NEVER
+        self._ended = 0
         self._later: list[tuple[str, Callable[[], None]]] = []
         self.back_at = 0.0
         """The monotonic time up to which the coordinator, also that of groups, is away."""
@@ -222,15 +223,17 @@ class Coordinator:
     def _markers(self, found: Transactional, *, commit: bool) -> list[Callable[[], None]]:
         """Return what writes the marker of each partition, the last one that of the group's offsets."""
         producer_id, offsets = found.producer_id, dict(found.offsets)
+        self._ended = ended = self._ended + 1
 
         def end(log: PartitionLog) -> None:
-            log.end_transaction(producer_id, int(self._time() * 1000), commit=commit)
+            now_ms = int(self._time() * 1000)
+            log.end_transaction(producer_id, now_ms, commit=commit, transaction=ended)
 
         def end_offsets() -> None:
             for key, (committed, number) in offsets.items():
                 self._groups.pending.discard((producer_id, *key))
                 if commit:
-                    self._groups.commit(key, committed, number)
+                    self._groups.commit(key, committed, number, ended)
 
         return [*(partial(end, log) for log in found.logs), end_offsets]
 

@@ -28,9 +28,8 @@ from tests.support.checker.checker import Defect, Verdict
 HANG: Final = "hang"
 """The kind of defect of a seed that does not end in time."""
 
-JUDGED: Final = frozenset({each.name for each in fields(Verdict) if each.type == list[Defect]}) | {
-    "stuck"
-}
+_KINDS: Final = frozenset(each.name for each in fields(Verdict) if each.type == list[Defect])
+JUDGED: Final = _KINDS | {f"routing {each}" for each in _KINDS} | {"stuck"}
 """The kinds of defect that count: not a crash, which may be one of the simulation."""
 
 FIRST_SEED: Final = 5_000_001

@@ -97,6 +97,11 @@ class Settings:
         return REPARTITION if self.inputs else INPUT
 
     @property
+    def worker_inputs(self) -> list[str]:
+        """Return the topics that the workers read, one after the other."""
+        return [*([input_topic(0)] if self.direct else []), self.worker_input]
+
+    @property
     def input_topics(self) -> list[str]:
         """Return the topics that the routers read."""
         return [input_topic(number) for number in range(len(self.inputs))]
@@ -110,6 +115,11 @@ class Settings:
     def largest_transaction(self) -> int:
         """Return how many ids may be written at once."""
         return min(1000, self.transaction_records + self.batch_records)
+
+    @property
+    def one_transaction_fills_window(self) -> bool:
+        """Return whether the ids of one transaction may be more than the window holds."""
+        return self.largest_transaction >= self.window_ids
 
     @property
     def bytes_per_id(self) -> int:

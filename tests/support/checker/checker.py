@@ -43,12 +43,34 @@ class Defect:
         return f"partition {self.partition}, {', '.join(places)}, {name}{detail}"
 
 
+@dataclass(slots=True)
+class Repeats:
+    """The repeats of ids that a judge has met.
+
+    An `unjudged` one may pass or not. Those of a table of fixed size are judged together: it may lose about
+    `expected_to_pass` ids, and `passed` repeats did pass.
+    """
+
+    all: int = 0
+    unjudged: int = 0
+    of_tables: int = 0
+    expected_to_pass: float = 0.0
+    passed: int = 0
+
+    def __add__(self, other: "Repeats") -> "Repeats":
+        """Count both."""
+        return Repeats(
+            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
+        )
+
+
 @dataclass(kw_only=True)
 class Verdict:
     """The defects; all lists are empty if there is none.
 
-    `expected`, `found` and `expired` count records; expired ones were deleted by retention before they were read.
-    `judge` finds only the first six kinds, `judge_stream` all.
+    `judged` counts input records; `expected`, `found` and `expired` count records of the output; expired ones were
+    deleted by retention before they were read. `judge` finds only the first six kinds, `judge_stream` all, and only it
+    counts `repeats`.
     """
 
     lost: list[Defect] = field(default_factory=list)
@@ -71,9 +93,11 @@ class Verdict:
     """A promise was not kept, and no status names a reason."""
     unfounded: list[Defect] = field(default_factory=list)
     """A status names a reason for which there was no cause."""
+    judged: int = 0
     expected: int = 0
     found: int = 0
     expired: int = 0
+    repeats: Repeats = field(default_factory=Repeats)
 
     @property
     def defects(self) -> dict[str, list[Defect]]:
@@ -81,9 +105,14 @@ class Verdict:
         kinds = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: found for name, found in kinds.items() if isinstance(found, list) and found}
 
-    def assert_exactly_once(self) -> None:
-        """Fail with examples of each defect."""
+    def assert_exactly_once(self, of: int, *, or_more: bool = False) -> None:
+        """Fail with examples of each defect, or if not `of` input records were judged.
+
+        A history that is empty by mistake has no defect. `or_more`: the traffic ran until something happened.
+        """
         assert not self.defects, str(self)
+        enough = self.judged >= of if or_more else self.judged == of
+        assert enough, f"{self.judged} input records were judged, not {of}"
 
     def __str__(self) -> str:
         totals = f"{self.expected} records expected, {self.found} found"
@@ -143,9 +172,11 @@ class _Expectation:
         self._place_of_id: dict[Id, int] = {}
         self._places_of_content: dict[_Content, list[int]] = {}
         self._places_tried: dict[_Content, int] = {}
+        self._judged = 0
 
     def add(self, raw: Record) -> None:
         """Add the next record of the input topic."""
+        self._judged += self._is_due(raw)
         identity = self._identity(raw)
         if identity is None:
             self._places_of_content.setdefault(content_of(raw), []).append(len(self._records))
@@ -180,6 +211,7 @@ class _Expectation:
         due = [place for place, record in enumerate(self._records) if self._is_due(record)]
         lost = [self._records[place] for place in due if not found[place]]
         verdict.lost.extend(self._defect(record, None) for record in lost)
+        verdict.judged += self._judged
         verdict.expected += len(due)
         verdict.found += len(clean)
 

@@ -6,9 +6,11 @@ window may have forgotten it; the next record of the id begins another life.
     KNOWN    a repeat must not pass
     UNSURE   a repeat may pass or not: the window has aged enough, or the id was lost, and that may have been found out
     GONE     nothing of it is left: a repeat must pass
+
+Of a table of fixed size an id is UNSURE with a chance of being lost: of many repeats about so many pass.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -38,6 +40,8 @@ class InputRecord:
     written: Written
     id: Id | None
     processed_ms: float
+    position: str = ""
+    """Where the stream's producer wrote it, as the headers of side topics name it."""
 
     @property
     def record(self) -> Record:
@@ -66,6 +70,8 @@ class Finding:
     known: Known
     unnamed: str = ""
     life: Life | None = None
+    chance: float | None = None
+    """Of an id in a table: the chance that it is lost."""
 
 
 @dataclass(slots=True)
@@ -73,14 +79,18 @@ class Lives:
     """The lives of all ids of one partition."""
 
     timeline: Timeline
+    inputs: Sequence[InputRecord] = ()
+    everywhere: dict[Id, list[Life]] | None = None
+    """The lives of all partitions, of a stream with routers."""
     _lives: dict[Id, list[Life]] = field(default_factory=dict)
     _begins: list[float] = field(default_factory=list)
 
     def begin(self, identity: Id, life: Life) -> None:
         """Add a life; those of the worker in the order in which it wrote them."""
         self._lives.setdefault(identity, []).append(life)
-        if life.input is not None:
-            self._begins.append(life.begin_ms)
+        insort(self._begins, life.begin_ms)
+        if self.everywhere is not None:
+            self.everywhere.setdefault(identity, []).append(life)
 
     def before(self, record: InputRecord, decided_ms: float) -> list[Life]:
         """Return the lives that began before a record was decided on, oldest first."""
@@ -95,7 +105,33 @@ class Lives:
                 else life.input.place < record.place or self._came_first(life, record, decided_ms)
             )
         ]
-        return sorted(found, key=lambda life: life.begin_ms)
+        elsewhere = [
+            life for life in self._everywhere(record.id) if self._moved_before(life, record)
+        ]
+        return sorted(elsewhere + found, key=lambda life: life.begin_ms)
+
+    def _everywhere(self, identity: Id | None) -> list[Life]:
+        if self.everywhere is None or identity is None:
+            return []
+        return self.everywhere.get(identity, [])
+
+    def is_elsewhere(self, life: Life) -> bool:
+        """Return whether a life began in another partition."""
+        return life.output.record.partition != self.timeline.partition
+
+    def _moved_before(self, life: Life, record: InputRecord) -> bool:
+        """Return whether an id came to this partition after a life of it in another one.
+
+        A growth moves ids to new partitions only, and those get higher numbers. What was read without routers was read
+        before.
+        """
+        if life.input is None or not self.is_elsewhere(life):
+            return False
+        if life.input.topic is record.topic:
+            return life.output.record.partition < self.timeline.partition
+        return self.timeline.inputs.index(life.input.topic) < self.timeline.inputs.index(
+            record.topic
+        )
 
     def _came_first(self, life: Life, record: InputRecord, decided_ms: float) -> bool:
         """Return whether a life that a later record began was known when a record was read again.
@@ -124,6 +160,21 @@ class Lives:
                     return finding
         return Finding(Known.GONE)
 
+    def learnt_for(self, life: Life, record: InputRecord) -> list[Life]:
+        """Return a life, and those that a worker may have learnt in its place.
+
+        Of several records of an id in the output of another partition a worker may learn any.
+        """
+        if not self.is_elsewhere(life):
+            return [life]
+        there = life.output.record.partition
+        others = (
+            each
+            for each in self._everywhere(record.id)
+            if each.output.record.partition == there and each is not life
+        )
+        return [life, *others]
+
     def of(self, record: InputRecord) -> list[Life]:
         """Return every life of a record's id."""
         return [] if record.id is None else self._lives.get(record.id, [])
@@ -135,21 +186,14 @@ class Lives:
     def _find(
         self, life: Life, record: InputRecord, decided: Written | None, until: float
     ) -> Finding:
-        timeline, rules = self.timeline, self.timeline.rules
+        timeline, slots = self.timeline, self.timeline.rules.table_slots
         begin = life.begin_ms
+        if decided is not None and self._is_open(life, decided) and not _is_same(life, record):
+            return Finding(Known.KNOWN, life=life)
         if timeline.find_replacement(life.output_topic) < until:
             return Finding(Known.GONE, life=life)
-        unsure = Finding(Known.UNSURE, life=life)
-        if (
-            rules.forgets_at_random
-            or self._may_be_out(begin, until)
-            or (life.output_topic.deleted_ms is not None and life.output_topic.deleted_ms <= until)
-        ):
-            return unsure
-        if life.input is None and timeline.running_since(begin) >= until:
-            return unsure  # read at the next start only
-        if rules.delivery is Delivery.AT_LEAST_ONCE and self._is_unfenced(life, decided):
-            return unsure
+        if self._is_unsure(life, record, decided, until):
+            return Finding(Known.UNSURE, life=life)
         forgotten = [
             event
             for event in timeline.between(begin - 1, until, EventKind.FORGOTTEN)
@@ -157,7 +201,59 @@ class Lives:
         ]
         if forgotten:
             return Finding(self._find_forgotten(forgotten, begin, until), life=life)
-        return self._find_lost(life, record, until)
+        finding = self._find_lost(life, record, until)
+        return finding if slots is None else self._find_in_table(finding, life, until, slots)
+
+    def _is_unsure(
+        self, life: Life, record: InputRecord, decided: Written | None, until: float
+    ) -> bool:
+        """Return whether it can't be said if a worker knew of a life: its window is full, or it could not see it."""
+        deleted_ms = life.output_topic.deleted_ms
+        if self._may_be_out(life, until) or (deleted_ms is not None and deleted_ms <= until):
+            return True
+        if life.input is None and self.timeline.running_since(life.begin_ms) >= until:
+            return True  # read at the next start only
+        return self.timeline.rules.delivery is Delivery.AT_LEAST_ONCE and (
+            self._is_unfenced(life, decided) or _is_same(life, record)
+        )
+
+    def _find_in_table(self, finding: Finding, life: Life, until: float, slots: int) -> Finding:
+        """Return what is known of an id that a table of fixed size may have lost as well."""
+        certain = finding.known is Known.KNOWN and not finding.unnamed
+        chance = self._chance(life, until, slots) if certain else None
+        return Finding(Known.UNSURE, life=life, chance=chance)
+
+    def _is_open(self, life: Life, decided: Written) -> bool:
+        """Return whether a record was decided on in the transaction that began a life: its ids are all known.
+
+        Without transactions, that is up to the next commit of the input offset.
+        """
+        if life.input is None or life.output.writer != decided.writer or life.output is decided:
+            return False
+        if self.timeline.rules.delivery is Delivery.EXACTLY_ONCE:
+            number = decided.transaction
+            return number is not None and life.output.transaction == number
+        return not self.is_elsewhere(life) and not self.timeline.commits(
+            life.begin_ms, decided.time_ms
+        )
+
+    def _chance(self, life: Life, until: float, slots: int) -> float:
+        """Return the chance that a table has lost an id: each id that is put into it takes one slot.
+
+        An id is put with those of its transaction, in any order, and at a start with its neighbours in the output. A
+        growth puts ids that were in other partitions as well, nearly all of which the input has again.
+        """
+        following = self._following(life, until)
+        if self.everywhere is not None:
+            following = self._put(-inf, until) + sum(
+                any(self.is_elsewhere(each) for each in self._everywhere(identity))
+                for identity in {each.id for each in self.inputs}
+                if identity is not None
+            )
+        bounds = self.timeline.rules.bounds
+        if bounds and self.timeline.catches_up(life.begin_ms - 1, until):
+            following += bounds.learnt_at_once
+        return 1 - (1 - 1 / slots) ** following
 
     def _find_forgotten(
         self, forgotten: Sequence[OutsideEvent], begin: float, until: float
@@ -224,8 +320,9 @@ class Lives:
                 return True
         return False
 
-    def _may_be_out(self, begin: float, until: float) -> bool:
+    def _may_be_out(self, life: Life, until: float) -> bool:
         """Return whether the window may be too small for an id, by age or by number of ids."""
+        begin = life.begin_ms
         earlier = self.timeline.between(-inf, begin, EventKind.BOUNDS_CHANGED)
         changes = self.timeline.between(begin, until, EventKind.BOUNDS_CHANGED)
         first = earlier[-1].bounds if earlier else self.timeline.rules.bounds
@@ -234,18 +331,51 @@ class Lives:
                 continue
             if until == inf or self.timeline.aged(begin, until) >= each.keep_ms:
                 return True
-            following = bisect_left(self._begins, until) - bisect_left(self._begins, begin)
-            if each.keep_ids is not None and following >= each.keep_ids:
+            if each.keep_ids is None or self._put(-inf, until) <= each.all_ids:
+                continue
+            learnt = each.learnt_at_once if self.timeline.catches_up(begin - 1, until) else 0
+            if self._following(life, until) + learnt >= each.keep_ids:
                 return True
         return False
+
+    def _following(self, life: Life, until: float) -> int:
+        """Return how many ids came since the begin of a life's transaction, and up to a time."""
+        begin: float = life.begin_ms
+        if self.timeline.rules.delivery is Delivery.AT_LEAST_ONCE:
+            begin = self.timeline.last_commit(begin)
+        return self._put(begin, until)
+
+    def _put(self, after: float, until: float) -> int:
+        """Return how many ids were written to the store from a time on, at most.
+
+        Those of records that went with a deleted output topic began no life: then any record may be one of them.
+        """
+        if any((topic.deleted_ms or inf) <= until for topic in self.timeline.outputs):
+            return sum(
+                each.id is not None and each.written.time_ms <= until and each.processed_ms >= after
+                for each in self.inputs
+            )
+        return bisect_left(self._begins, until) - bisect_left(self._begins, after)
 
     def _is_unfenced(self, life: Life, decided: Written | None) -> bool:
         """Return whether the session that passed a record could not see this life.
 
         Without transactions, records of an older session may arrive after it has read the output.
         """
+        if self.is_elsewhere(life):
+            return False  # it reads those up to their end before its first record
         if decided is None:
             return True  # which session dropped it is not known
         return life.output.writer != decided.writer and life.begin_ms >= self.timeline.start_of(
             decided
         )
+
+
+def _is_same(life: Life, record: InputRecord) -> bool:
+    """Return whether a record has the origin of the one that began a life: a router has written it again."""
+    return (
+        life.input is not None
+        and life.input.place != record.place
+        and life.input.topic is record.topic
+        and life.input.position == record.position
+    )

@@ -119,7 +119,8 @@ class Matcher:
         unread = offset >= timeline.committed(record.topic, start) or timeline.between(
             -inf, start, EventKind.OFFSETS_LOST
         )
-        return arrived and gone >= start and bool(unread)
+        of_topic = timeline.is_of(written, record.topic)
+        return arrived and of_topic and gone >= start and bool(unread)
 
     def _last(self, candidates: Sequence[InputRecord], furthest: int) -> InputRecord:
         before = [each for each in candidates if each.place <= furthest]

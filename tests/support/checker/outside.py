@@ -57,9 +57,10 @@ class TopicRole(StrEnum):
 class WindowBounds:
     """Bounds of what the window must remember.
 
-    An id must be known for `keep_ms` after its record was committed, unless `keep_ids` ids or more came after it.
-    `keep_ids` None: its size does not bound the window. Time counts only while the worker had read all input that was
-    there `backlog_grace_ms` ago.
+    An id must be known for `keep_ms` after its record was committed, unless `keep_ids` ids or more came since the begin
+    of its transaction. `keep_ids` None: its size does not bound the window. The ids of the open transaction, and the
+    first `all_ids` of a partition, are known whatever their number. Time counts only while the worker had read all
+    input that was there `backlog_grace_ms` ago.
     """
 
     keep_ms: int
@@ -67,6 +68,9 @@ class WindowBounds:
     generation_ms: int | None = None
     """The time after which a generation is full; None if that is not known."""
     keep_ids: int | None = None
+    learnt_at_once: int = 0
+    """Ids that a start may take into the store together with those of a transaction: `keep_ids` is less by these."""
+    all_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ def judge_repartitioned(
     for topic, records in raw.items():
         for record in records:
             judge.expect(topic, record)
+            verdict.judged += 1
             verdict.expected += id_of(record) is None
     verdict.expected += len(judge.firsts)
     for record in clean:

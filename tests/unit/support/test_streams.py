@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.checker.outside import EventKind, OutsideEvent, TopicRole, WindowBounds
 from tests.support.checker.topic_history import Delivery, Rules
-from tests.unit.support.stream_histories import Told
+from tests.unit.support.stream_histories import Told, Topic
 
 HOUR = 3_600_000
 OUT = TopicRole.OUTPUT
@@ -22,7 +22,7 @@ def test_the_first_of_each_id_passes_and_repeats_do_not() -> None:
     a, b, _, without_id = told.send(b"a", b"b", b"a", None)
     told.commit([a, b, without_id])
     verdict = told.verdict()
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(4)
     assert (verdict.expected, verdict.found) == (3, 3)
 
 
@@ -219,6 +219,45 @@ def test_a_repeat_passes_after_more_ids_than_fit(keep_ids: int, expected: set[st
     assert told.kinds() == expected
 
 
+TINY = Rules(bounds=WindowBounds(keep_ms=HOUR, keep_ids=0))
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_a_repeat_within_a_transaction_is_judged_however_small_the_window_is(
+    delivery: Delivery,
+) -> None:
+    told = Told(rules=replace(TINY, delivery=delivery))
+    told.commit([*told.send(b"a"), *told.send(b"b"), *told.send(b"a")])
+    if delivery is Delivery.AT_LEAST_ONCE:
+        # What was sent is committed afterwards.
+        told.progress[-1] = replace(told.progress[-1], time_ms=told.now_ms + 1, transaction=None)
+    assert told.kinds() == {"duplicated"}
+    told = Told(rules=replace(TINY, delivery=delivery))
+    told.commit(told.send(b"a"))
+    told.commit(told.send(b"a"))
+    assert told.kinds() == set()
+    assert told.verdict().repeats.unjudged == 1
+
+
+@pytest.mark.parametrize(("all_ids", "expected"), [(3, {"duplicated"}), (2, set())])
+def test_a_window_that_was_never_full_forgets_nothing(all_ids: int, expected: set[str]) -> None:
+    told = Told(rules=Rules(bounds=WindowBounds(keep_ms=HOUR, keep_ids=0, all_ids=all_ids)))
+    told.commit(told.send(b"a", b"b", b"c"))
+    told.commit(told.send(b"a"))
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("starts", "expected"), [(False, {"duplicated"}), (True, set())])
+def test_a_start_may_take_more_ids_into_a_generation(starts: bool, expected: set[str]) -> None:
+    told = Told(rules=Rules(bounds=WindowBounds(keep_ms=HOUR, keep_ids=4, learnt_at_once=2)))
+    told.say()
+    told.commit(told.send(b"a", b"b"))
+    if starts:
+        told.start()
+    told.commit(told.send(b"a"))
+    assert told.kinds() == expected
+
+
 def test_new_bounds_hold_from_their_change_on() -> None:
     told = Told(rules=WINDOW)
     told.commit(told.send(b"a"))
@@ -231,13 +270,34 @@ def test_new_bounds_hold_from_their_change_on() -> None:
 
 
 def test_a_table_of_fixed_size_lets_repeats_pass_and_no_new_record_be_dropped() -> None:
-    told = Told(rules=Rules(forgets_at_random=True))
+    told = Told(rules=Rules(table_slots=1))
     told.commit(told.send(b"a"))
     told.commit(told.send(b"a"))
     assert told.kinds() == set()
     told.send(b"b")
     told.commit([])
     assert told.kinds() == {"lost"}
+
+
+@pytest.mark.parametrize(("slots", "expected"), [(10, set()), (1_000, {"duplicated"})])
+def test_a_table_of_fixed_size_lets_as_many_repeats_pass_as_its_formula_says(
+    slots: int, expected: set[str]
+) -> None:
+    """Of 20 repeats after 20 ids and more: of 10 slots 18 or more, of 1,000 slots none or one."""
+    told = Told(rules=Rules(table_slots=slots))
+    ids = [b"id-%d" % number for number in range(20)]
+    told.commit(told.send(*ids))
+    told.commit(told.send(*ids[:10]))
+    told.commit(told.send(*ids[10:]))
+    assert told.kinds() == expected
+    repeats = told.verdict().repeats
+    assert (repeats.all, repeats.of_tables, repeats.passed, repeats.unjudged) == (20, 20, 20, 0)
+
+
+def test_a_repeat_within_a_transaction_passes_no_table() -> None:
+    told = Told(rules=Rules(table_slots=1))
+    told.commit(told.send(b"a", b"a"))
+    assert told.kinds() == {"duplicated"}
 
 
 def test_the_next_copy_of_a_forgotten_id_must_pass() -> None:
@@ -377,7 +437,7 @@ def test_expired_records_are_not_lost_if_the_worker_says_so() -> None:
     told.start()
     told.commit(told.send(b"c"), expired_offsets=2, degraded={"InputExpired": 2})
     verdict = told.verdict()
-    verdict.assert_exactly_once()
+    verdict.assert_exactly_once(4)
     assert verdict.expired == 2
 
 
@@ -1002,3 +1062,40 @@ def test_a_second_worker_with_an_empty_volume_does_not_know_the_first_ones_outpu
     told.start("w2")
     told.say(catch_up="NewStore")
     assert told.kinds() == expected
+
+
+# -- routers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("routers", "expected"), [(True, {"duplicated"}), (False, set())])
+def test_an_id_that_moves_to_a_new_partition_is_known_there(
+    routers: bool, expected: set[str]
+) -> None:
+    told = Told(routers=routers)
+    told.start(partition=1)
+    for partition in (0, 1):
+        told.commit(told.send(b"a", partition=partition), partition=partition)
+    assert told.kinds() == expected
+
+
+def test_what_was_read_without_routers_is_known_in_every_partition() -> None:
+    told = Told(routers=True)
+    told.start(partition=1)
+    told.commit(told.send(b"a", partition=1), partition=1)
+    told.topics.append(Topic(TopicRole.INPUT, "routed", 0))
+    told.cuts = {1: 1}
+    told.commit(told.send(b"a"))
+    assert told.kinds() == {"duplicated"}
+
+
+def test_a_record_that_is_routed_again_may_pass_again_without_transactions() -> None:
+    for delivery, expected in (
+        (Delivery.AT_LEAST_ONCE, set()),
+        (Delivery.EXACTLY_ONCE, {"duplicated"}),
+    ):
+        told = Told(rules=Rules(delivery=delivery), routers=True)
+        for _ in range(2):
+            told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+        records = told.topic(TopicRole.INPUT).records
+        records[:] = [replace(each, origin="orders:0:7") for each in records]
+        assert told.kinds() == expected

@@ -160,6 +160,7 @@ def narrow_values(name: str, namespace: str, given: Values) -> Values:
     return {
         "image": given["image"],
         "worker": given["worker"],
+        "extraArgs": given["extraArgs"],
         "fullnameOverride": name,
         "watch": {"namespaces": [namespace]},
         "crds": {"install": False},

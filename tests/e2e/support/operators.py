@@ -8,7 +8,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Self
 
-from tests.cluster.chart import NAMESPACE
+from tests.cluster.chart import LEASE, NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support import operator_process
 from tests.e2e.support.kubectl import Kubectl
@@ -42,7 +42,7 @@ class LocalOperator:
         arguments = [f"--namespace={self._namespace}", f"--lease-namespace={self._namespace}"]
         arguments += [f"--worker-image={self._cluster.worker_image}", "--identity=here"]
         arguments += ["--worker-probe-port=8081"]  # as the chart's, or each would roll the other's
-        arguments += ["--http=127.0.0.1:0"]  # any free port, which its log names
+        arguments += [LEASE, "--http=127.0.0.1:0"]  # any free port, which its log names
         self._process = _operators.Process(
             target=operator_process.run,
             args=(arguments, self._cluster.kubeconfig, self._log, stop_after_writes),

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.layers import Layers
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 
 # Every run tries the same examples, so that a failure comes from a change; `pytest --hypothesis-profile=explore` tries
 # others. There is no time limit for an example, as that depends on the machine.

@@ -16,6 +16,7 @@ from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.faults.seed import SEED
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import wait_for
 from tests.support.postgres.aggregate_truth import Truth, job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
 from tests.support.postgres.aggregating import BATCH, RESULT_SIZE, STEPS
@@ -27,7 +28,6 @@ from tests.support.postgres.server import (
     running_postgres,
 )
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce_in_transaction
 

@@ -21,7 +21,7 @@ from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.routers import RoutedStream
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, PacedProducer, retries

@@ -27,8 +27,9 @@ from tests.support.crashes.aftermath import (
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
 from tests.support.layers import matrix
+from tests.support.patience import wait_for
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

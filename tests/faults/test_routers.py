@@ -11,7 +11,7 @@ from tests.faults.seed import SEED
 from tests.support.checker.routing import judge_routing
 from tests.support.crashes.crashing_router import RouterCrash, RouterStep
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.routers import RoutedStream, RouterProcess, Routers
 from tests.support.traffic.traffic import PacedProducer, retries
 

@@ -10,7 +10,7 @@ import pytest
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
 from tests.support.checker.routing import judge_routing
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.routers import RoutedStream, Routers
 from tests.support.traffic.traffic import retries
 

@@ -10,7 +10,7 @@ from tests.faults.seed import SEED
 from tests.support.crashes.aftermath import finish, judged, logged, reconciled
 from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries

@@ -19,7 +19,8 @@ from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import topics_beside
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import Workers
 from tests.support.traffic.chunks import HEADER, ChunkWriter, chosen, filtered, filters_of
 from tests.support.traffic.filtered_reads import assert_true, index, read
 from tests.support.traffic.streams import TestStream, stream_manifest

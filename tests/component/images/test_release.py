@@ -15,7 +15,7 @@ from tests.cluster.builder import BASE, Builder, builder, secrets
 from tests.cluster.errors import run
 from tests.cluster.images import version
 from tests.cluster.paths import CLUSTER_SH, REPOSITORY, cluster_cache
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 
 SECONDS = 900.0
 PLATFORM = "linux/amd64"

@@ -20,7 +20,7 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.record import Message
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import TestStream
 
 CreateStream = Callable[..., TestStream]

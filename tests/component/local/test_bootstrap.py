@@ -25,7 +25,8 @@ from tests.conftest import CreateTopic
 from tests.support.checker.history import read_topic
 from tests.support.checker.record import Message, Record
 from tests.support.layers import matrix
-from tests.support.processes.processes import WorkerProcess, Workers, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.snapshots.damage import cut_off, files_of
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import order, produce, produce_in_transaction

@@ -20,7 +20,7 @@ from tests.component.local.test_repartition import scattered
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer
 

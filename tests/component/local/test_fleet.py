@@ -15,7 +15,7 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 

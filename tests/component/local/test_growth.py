@@ -14,7 +14,7 @@ from dedupe_local.state_dir import StateDir
 from tests.component.local.test_repartition import scattered
 from tests.support.checker.id_sources import header_id
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.routers import RoutedStream
 from tests.support.traffic.traffic import PacedProducer
 

@@ -20,7 +20,7 @@ from dedupe_local.cli import main
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
 from tests.support.checker.record import Record
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.chunks import ChunkWriter, chosen, filtered, filters_of
 from tests.support.traffic.filtered_reads import assert_true, index, manifest, read
 

@@ -18,7 +18,7 @@ from tests.support.checker.checker import judge
 from tests.support.checker.history import read_topic
 from tests.support.checker.id_sources import key_id
 from tests.support.layers import matrix
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import produce, retries
 

@@ -30,10 +30,10 @@ from dedupe_pipeline.runtime.java import find_java
 from tests.support.checker.record import Message
 from tests.support.fixtures import HOLDS_ANYTHING, CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import wait_for
 from tests.support.postgres.aggregate_truth import job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
 from tests.support.postgres.server import TestDatabase, database, postgres_server
-from tests.support.processes.processes import wait_for
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.topic_changes import add_partitions

@@ -22,10 +22,10 @@ from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from tests.support.layers import matrix
+from tests.support.patience import wait_for
 from tests.support.postgres.aggregate_truth import job
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.postgres.vanishing import VanishingHost
-from tests.support.processes.processes import wait_for
 
 __all__ = ["database", "postgres_server"]
 

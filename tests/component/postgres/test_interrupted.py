@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from tests.support.fixtures import CreateStream
+from tests.support.patience import wait_for
 from tests.support.postgres.aggregate_truth import job, messages, truth
 from tests.support.postgres.aggregated import check, read_accounts
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark.session import LOCAL
 from tests.support.traffic.traffic import produce_in_transaction
 

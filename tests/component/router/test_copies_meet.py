@@ -15,7 +15,8 @@ from tests.support.checker.checker import Verdict
 from tests.support.checker.id_sources import IdOf, header_id, key_id
 from tests.support.checker.record import Message, Record
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream, Routers
 
 CreateStream = Callable[..., RoutedStream]

@@ -20,7 +20,8 @@ from dedupe_kafka.cluster import Cluster
 from tests.support.checker.id_sources import content_id, key_id
 from tests.support.checker.record import Message
 from tests.support.checker.repartitioned import judge_repartitioned
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream, Routers
 from tests.support.traffic.traffic import retries
 

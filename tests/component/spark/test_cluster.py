@@ -19,13 +19,13 @@ import yaml
 
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import CreateStream
+from tests.support.patience import wait_for
 from tests.support.postgres.aggregate_truth import job as aggregate_job
 from tests.support.postgres.aggregate_truth import messages as flights
 from tests.support.postgres.aggregate_truth import truth
 from tests.support.postgres.aggregated import check
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark import reading
 from tests.support.spark.cluster import BIN, REPOSITORY, SMALL, SparkCluster, cluster
 from tests.support.traffic.streams import TestStream

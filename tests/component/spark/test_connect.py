@@ -11,7 +11,7 @@ from dedupe_local.run.child_process import spawn
 from dedupe_local.servers.kafka import free_ports
 from dedupe_pipeline.runtime.jars import spark_kafka
 from tests.support.fixtures import CreateStream
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.spark import reading, remote_jobs
 from tests.support.spark.environments import SparkEnvironment, build_wheel, connect_environment
 from tests.support.spark.session import SMALL

@@ -20,8 +20,8 @@ from dedupe_pipeline.interruptible import interruptible
 from dedupe_pipeline.jobs.land.job import land
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import wait_for
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import expected, landed
 from tests.support.spark.session import LOCAL, spark
 from tests.support.traffic.streams import TestStream

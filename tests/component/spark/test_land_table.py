@@ -22,8 +22,8 @@ from tests.component.spark.test_land import fill
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
+from tests.support.patience import wait_for
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark import table_landing
 from tests.support.spark.landed_table import Rows, expected, of_other_engine, of_spark
 from tests.support.spark.session import spark

@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dedupe_crds.manifest import load_manifest
 from tests.support.fixtures import CreateStream
+from tests.support.patience import wait_for
 from tests.support.processes.loopback import HTTP
 from tests.support.processes.process_group import process_group
-from tests.support.processes.processes import wait_for
 from tests.support.spark.landed import landed
 from tests.support.spark.session import LOCAL
 from tests.support.traffic.streams import TestStream

@@ -23,8 +23,8 @@ from tests.support.earlier_release import (
     unpack_earlier,
     with_earlier,
 )
+from tests.support.patience import wait_for
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 
 CreateStream = Callable[..., TestStream]

@@ -24,7 +24,8 @@ from tests.support.checker import history
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.fixtures import HOLDS_ANYTHING
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import list_inputs
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import retries

@@ -21,7 +21,8 @@ from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_worker.kafka.admin import Topics
 from tests.conftest import is_led
 from tests.support.kafka_tools.transactions import commands_in, run
-from tests.support.processes.processes import Workers, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream
 
 CreateTopic = Callable[..., str]

@@ -11,7 +11,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker.record import Message
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce
 

@@ -12,7 +12,8 @@ from tests.support.checker.history import end_offsets
 from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.crashes.inner_crashes import MARKER, FaultWorkers
-from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.patience import wait_for
+from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 
 

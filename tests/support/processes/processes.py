@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import WorkerStatus
 from tests.support.crashes.steps import Crash
+from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS
+from tests.support.patience import wait_for as wait_for  # noqa: PLC0414 # end-to-end tests have it from here
 from tests.support.processes.forked import ForkedProcess
 from tests.support.processes.loopback import HTTP
 from tests.support.traffic.streams import TestStream
@@ -18,29 +19,9 @@ from tests.support.traffic.streams import TestStream
 GRACE_SECONDS = 60.0
 """The time that a worker may take to stop after SIGTERM."""
 
-_POLL_SECONDS = 0.05
-_HTTP_SECONDS = 60.0
 _LOG_LINES = 20
 
 Held = TypeVar("Held")
-
-
-def wait_for(
-    condition: Callable[[], Held | None],
-    what: str,
-    *,
-    deadline_seconds: float = 180.0,
-    poll_seconds: float = _POLL_SECONDS,
-    explain: Callable[[], str] = str,
-) -> Held:
-    """Poll until the condition holds, and return its result.
-
-    Raises AssertionError, with the result of `explain`, if it does not hold in time.
-    """
-    held = Deadline(deadline_seconds).wait_for(condition, poll_seconds=poll_seconds)
-    if not held:
-        raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
-    return held
 
 
 class Readiness(NamedTuple):
@@ -93,7 +74,7 @@ class WorkerProcess:
 
     def get(self, path: str) -> httpx.Response:
         """GET any path of the worker."""
-        return HTTP.get(f"http://{self.endpoint()}{path}", timeout=_HTTP_SECONDS)
+        return HTTP.get(f"http://{self.endpoint()}{path}", timeout=HANG_SECONDS)
 
     def endpoint(self) -> str:
         """Return HOST:PORT of its HTTP server; wait until it has one."""
@@ -107,7 +88,11 @@ class WorkerProcess:
     # -- waiting for it ----------------------------------------------------------------------------
 
     def wait_until(
-        self, condition: Callable[[], Held | None], what: str, *, deadline_seconds: float = 180.0
+        self,
+        condition: Callable[[], Held | None],
+        what: str,
+        *,
+        deadline_seconds: float = LONGEST_SECONDS,
     ) -> Held:
         """Wait for a condition.
 
@@ -122,7 +107,7 @@ class WorkerProcess:
 
         return wait_for(holds, what, deadline_seconds=deadline_seconds, explain=self._explain)
 
-    def wait_until_ready(self, *, deadline_seconds: float = 120.0) -> None:
+    def wait_until_ready(self, *, deadline_seconds: float = LONGEST_SECONDS) -> None:
         """Wait until it has reconciled and processes messages."""
         self.wait_until(
             lambda: self.readiness().http_status == 200,
@@ -130,7 +115,7 @@ class WorkerProcess:
             deadline_seconds=deadline_seconds,
         )
 
-    def wait_until_caught_up(self, *, deadline_seconds: float = 120.0) -> None:
+    def wait_until_caught_up(self, *, deadline_seconds: float = LONGEST_SECONDS) -> None:
         """Wait until it has committed all messages that are in its input now."""
         end = self.stream.ends()[self.partition]
         self.wait_until(
@@ -140,7 +125,7 @@ class WorkerProcess:
         )
         self.stream.settle()
 
-    def wait_until_ended(self, *, deadline_seconds: float = 90.0) -> int:
+    def wait_until_ended(self, *, deadline_seconds: float = LONGEST_SECONDS) -> int:
         """Wait for its end; return its exit code, or minus a signal's number."""
         wait_for(
             lambda: self._process.poll() is not None,

@@ -16,9 +16,10 @@ from dedupe_kafka.cluster import Cluster
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
 from tests.support.crashes.crashing_router import RouterCrash
+from tests.support.patience import wait_for
 from tests.support.processes.forked import ForkedProcess
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import produce
 

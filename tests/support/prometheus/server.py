@@ -17,8 +17,8 @@ import httpx
 import yaml
 
 from dedupe_local.servers.kafka import free_ports
+from tests.support.patience import wait_for
 from tests.support.processes.loopback import HTTP
-from tests.support.processes.processes import wait_for
 from tests.support.prometheus.programs import prometheus_program
 
 _READY_SECONDS = 60.0

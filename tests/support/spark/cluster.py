@@ -23,7 +23,7 @@ from dedupe_local.run.child_process import spawn
 from dedupe_pipeline.package import EXECUTOR_PACKAGES
 from dedupe_pipeline.runtime.java import find_java
 from images.locked import parse
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 
 REPOSITORY: Final = Path(__file__).parents[3]
 BIN: Final = Path(sys.executable).parent

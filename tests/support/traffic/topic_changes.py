@@ -12,7 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 
 from tests.support.checker.history import admin_client
 from tests.support.fixtures import HOLDS_ANYTHING
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import TestStream
 
 _SECONDS = 30.0

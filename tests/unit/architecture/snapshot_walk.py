@@ -27,7 +27,7 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.session import Session
 from dedupe_worker.store.state_dir import Identity, StateDirectory
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.snapshots.buckets import TestBucket
 from tests.support.tracer import Tracer
 from tests.unit.architecture.stream_walk import handlers_of, until_stateful_set

@@ -16,7 +16,7 @@ import yaml
 from cronsim import CronSim
 
 from tests.support import argo
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.scheduling import EXAMPLES, Crontab, cron_environment
 
 DAG = ast.parse((EXAMPLES / "airflow_dag.py").read_text())

@@ -21,8 +21,8 @@ from dedupe_worker.snapshots import upload_manager as upload_manager_module
 from dedupe_worker.snapshots.upload_manager import UploadManager
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
+from tests.support.patience import wait_for
 from tests.support.processes.faulty_proxy import Answer, Forward, Request
-from tests.support.processes.processes import wait_for
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import ACCESS_DENIED, ALWAYS, SECRET, TestBucket, is_content
 from tests.support.snapshots.scene import FOLDER, IDENTITY, PARTITION, Scene

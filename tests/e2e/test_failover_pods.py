@@ -88,9 +88,7 @@ def test_a_worker_killed_for_its_memory_is_started_again_and_told_of(stream: Clu
         [container] = pod_of(stream, 0)["status"]["containerStatuses"]
         assert container["lastState"]["terminated"]["reason"] == "OOMKilled"
         # Started again once more it is made to wait a while, and each time longer: long enough to be seen.
-        told = stream.wait_until(
-            lambda: told_of_memory(stream), "it is told of", deadline_seconds=180
-        )
+        told = stream.wait_until(lambda: told_of_memory(stream), "it is told of")
         load.begin("it was killed again")
         stream.wait_until_ready()
         load.wait_until_filled()

@@ -18,7 +18,6 @@ COUNT = 300
 CLAIMS = "persistentvolumeclaims"
 CHILDREN = "statefulsets,pods,services,configmaps,secrets,serviceaccounts,poddisruptionbudgets"
 RETAIN = {"size": "128Mi", "reclaimPolicy": "Retain"}
-GROWN_SECONDS = 300.0  # where a mounted file system can't grow: after a while, with a restart
 STATE = "/var/lib/dedupestream"
 
 
@@ -109,7 +108,6 @@ def test_storage_grows_where_its_class_lets_it_and_says_why_where_not(
     growing.wait_until(
         lambda: file_system_bytes(growing) > before + (48 << 20),
         "its file system has grown",
-        deadline_seconds=GROWN_SECONDS,
     )
 
     assert fixed_size_class in told.message
@@ -141,9 +139,7 @@ def test_a_namespace_that_is_deleted_with_streams_in_it_goes_away(
         stream.wait_until_ready()
     suspended.wait_for_condition("Ready", ConditionStatus.FALSE, reason="Suspended")
 
-    kubectl("delete", "namespace", namespace, "--timeout=240s", timeout_seconds=250)
-
-    assert kubectl.find("namespace", namespace) is None
+    kubectl.remove("namespace", namespace)
 
 
 def wait_until_nothing_is_left(stream: ClusterStream) -> None:

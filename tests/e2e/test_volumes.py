@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status.stream import ConditionStatus, RestoreSource
+from dedupe_crds.status.stream import ConditionStatus
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.stream import KIND, ClusterStream
@@ -41,30 +41,6 @@ def fixed_size_class(kubectl: Kubectl) -> Iterator[str]:
     )
     yield name
     kubectl("delete", "storageclass", name)
-
-
-def test_a_stream_made_again_on_kept_volumes_passes_nothing_twice(streams: CreateStream) -> None:
-    stream = streams(partitions=2, storage=RETAIN)
-    stream.apply()
-    stream.wait_until_ready()
-    stream.send(retries(SEED, COUNT, partitions=2))
-    stream.wait_until_passed()
-    kept, first = stream.uids(CLAIMS), stream.get()["metadata"]["uid"]
-
-    stream.delete()
-    stream.wait_until(lambda: not stream.children(CHILDREN), "all but its volumes is gone")
-    assert stream.uids(CLAIMS) == kept
-    stream.send(retries(SEED, COUNT, partitions=2))
-    stream.apply()
-    stream.wait_until_ready()
-
-    assert stream.get()["metadata"]["uid"] != first
-    assert stream.uids(CLAIMS) == kept
-    restored = [one.restore and one.restore.source for one in stream.status().partitions]
-    assert restored == [RestoreSource.VOLUME] * 2
-    stream.judged()
-    assert stream.starts() == ["Tail", "Tail"]
-    assert stream.duplicates() == COUNT
 
 
 @pytest.mark.alone

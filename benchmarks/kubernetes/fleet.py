@@ -91,7 +91,7 @@ class Fleet:
         try:
             yield
         finally:
-            self._kubectl("delete", "namespace", self.namespace, timeout_seconds=_READY_SECONDS)
+            self._kubectl("delete", "namespace", self.namespace)
             known = self._admin.list_topics(timeout=30).topics
             ours = [name for name in known if name.startswith(self.namespace)]
             for deleted in self._admin.delete_topics(ours).values():

@@ -175,8 +175,8 @@ def benches(
             )
             yield Bench(stream, keys, rounds)
     finally:
-        within("delete", f"dedupestreams.{GROUP}", "--all", timeout_seconds=_DEADLINE_SECONDS)
-        kubectl("delete", "namespace", namespace, timeout_seconds=_DEADLINE_SECONDS)
+        within("delete", f"dedupestreams.{GROUP}", "--all")
+        kubectl("delete", "namespace", namespace)
         topics.delete_all()
 
 

@@ -117,6 +117,12 @@ _M = TypeVar("_M", bound=Model)
 )
 @click.option("--lease-namespace", help="Namespace of the Lease. Default: the pod's namespace.")
 @click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
+@click.option(
+    "--lease-seconds",
+    type=click.IntRange(min=15),
+    default=15,
+    help="Time that the Lease is valid after a renewal. A replica takes over that long after a loss of the leader.",
+)
 @click.option("--identity", help="Name of this replica in the Lease. Default: the host name.")
 def main(  # noqa: PLR0917 (click passes each option by name)
     worker_image: str,
@@ -137,12 +143,12 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     address: tuple[str, int],
     lease_namespace: str | None,
     lease_name: str,
+    lease_seconds: int,
     identity: str | None,
 ) -> None:
     """Reconcile DedupeStreams until SIGTERM.
 
-    Of several replicas, one is the leader and acts; the others are stand-bys. Exit codes: 0 stopped; 2 an option is
-    wrong; 3 the cluster cannot be used, or the Lease is lost.
+    Of several replicas, one acts. Exit codes: 0 stopped; 2 an option is wrong; 3 the cluster is unusable or Lease lost.
     """
     _configure_logging(log_level, log_format)
     config = OperatorConfig(
@@ -168,6 +174,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         http_port=address[1],
         lease_namespace=lease_namespace or _own_namespace(),
         lease_name=lease_name,
+        lease_seconds=lease_seconds,
         identity=identity or socket.gethostname(),
     )
     try:

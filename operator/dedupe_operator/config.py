@@ -12,7 +12,8 @@ class OperatorConfig:
 
     `namespaces` are the watched ones, all if empty. Without `cluster_scope` the operator uses no object that belongs to
     no namespace. While more than `max_nodes_not_ready_percent` of the nodes are not ready, no worker fails over.
-    `allowed` is what streams may use. `identity` is the name of this replica in the Lease.
+    `allowed` is what streams may use. `identity` is the name of this replica in the Lease, which is valid for
+    `lease_seconds` after a renewal.
     """
 
     release: WorkerRelease
@@ -23,6 +24,7 @@ class OperatorConfig:
     lease_namespace: str
     lease_name: str
     identity: str
+    lease_seconds: int = 15
     failover: bool = True
     cluster_scope: bool = True
     allowed: AllowList = AllowList()  # noqa: RUF009 (it is frozen)

@@ -21,7 +21,6 @@ from tests.support.traffic.streams import stream_manifest
 
 CreateStream = Callable[..., ClusterStream]
 
-_HANGS_SECONDS = 600
 _FAILED = pytest.StashKey[bool]()
 
 
@@ -136,13 +135,6 @@ def bucket(release: Environment) -> Iterator[S3Server]:
     """A service that speaks S3, with a bucket, where pods reach it."""
     with bucket_server(release) as server:
         yield server
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for a cluster has deadlines of its own, and each says what was waited for; this is for what hangs."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_HANGS_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True)

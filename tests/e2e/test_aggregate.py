@@ -18,22 +18,18 @@ from tests.e2e.support.kubectl import Object
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
+from tests.support.patience import wait_for
 from tests.support.postgres.aggregate_truth import job, messages, truth
 from tests.support.postgres.aggregated import check, read_accounts
 from tests.support.postgres.server import TestDatabase, new_database, running_postgres
-from tests.support.processes.processes import wait_for
 
 EXAMPLE = REPOSITORY / "examples/kubernetes/aggregate/cronjob.yaml"
 NAME = "flights-hourly"
 SECRET = "flights-postgres"  # noqa: S105 # its name
 MESSAGES = 3_000
 BATCH = 500
-SECONDS = 300.0  # a pod of Spark's on a busy machine
 
 JOB = job("flights_hourly")
-
-# The first time Java and Spark are downloaded for the image.
-pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +115,7 @@ def pods(place: Scene, name: str) -> list[str]:
 
 
 def wait_until_complete(place: Scene, name: str) -> None:
-    place.kubectl(
-        *("wait", "--for=condition=Complete", f"job/{name}", f"--timeout={SECONDS:.0f}s"),
-        timeout_seconds=SECONDS + 10,
-    )
+    place.kubectl.wait_for_job(name)
 
 
 def counted(database: TestDatabase) -> int:
@@ -135,7 +128,7 @@ def send_twice(stream: ClusterStream, start: int) -> None:
     """Send messages and then the same again, and wait until they are through."""
     for _ in range(2):
         stream.send(messages(SEED, MESSAGES, partitions=stream.partitions, start=start))
-    stream.wait_until_passed(deadline_seconds=SECONDS)
+    stream.wait_until_passed()
 
 
 @pytest.mark.matrix  # tests/faults/test_aggregate.py; the image takes long
@@ -145,7 +138,7 @@ def test_a_run_whose_pod_is_killed_goes_on_in_another(
     stream.wait_until_ready()
     send_twice(stream, start=0)
     run(place, "killed")
-    wait_for(lambda: counted(database) or None, deadline_seconds=SECONDS, what="a first batch")
+    wait_for(lambda: counted(database) or None, "a first batch")
     [first] = pods(place, "killed")
     place.kubectl("delete", "pod", first, "--grace-period=0", "--force")
     at_the_kill = counted(database)

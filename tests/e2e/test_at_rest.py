@@ -16,6 +16,7 @@ from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
+from tests.support.patience import pace
 from tests.support.traffic.traffic import PacedProducer, retries
 
 pytestmark = pytest.mark.alone
@@ -122,7 +123,7 @@ def test_streams_at_rest_cause_no_write_and_less_than_a_read_a_second_each(
 ) -> None:
     with watched(release, "quiet", tmp_path, request) as quiet:
         quiet.begin()
-        time.sleep(SECONDS)  # the time that is measured
+        pace(SECONDS)  # the time that is measured
         load = quiet.end()
     assert load.writes == 0
     assert load.changed == set()
@@ -137,7 +138,7 @@ def test_streams_at_work_cause_at_most_a_write_of_figures_a_minute_each(
         for stream in busy.streams:
             traffic.enter_context(light_traffic(stream))
         busy.begin()
-        time.sleep(SECONDS)  # the time that is measured
+        pace(SECONDS)  # the time that is measured
         for stream in busy.streams:
             assert stream.worker_status(0).counts.duplicates > 0, "its figures did not move"
         load = busy.end()

@@ -36,13 +36,7 @@ def test_what_was_delivered_before_is_not_passed_on_again(
     for partition in range(2):
         within.apply(job(stream, partition, delivered))
     for partition in range(2):
-        within(
-            "wait",
-            "--for=condition=complete",
-            "--timeout=200s",
-            f"job/bootstrap-{partition}",
-            timeout_seconds=210,
-        )
+        within.wait_for_job(f"bootstrap-{partition}")
 
     stream.patch(suspend=False)
     stream.wait_until_ready()

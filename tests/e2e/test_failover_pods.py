@@ -1,4 +1,4 @@
-"""Pods that are deleted, evicted or killed, while messages come: their workers go on where they were."""
+"""Pods that are evicted or killed, while messages come: their workers go on where they were."""
 
 import time
 from collections.abc import Iterator
@@ -28,22 +28,6 @@ def stream(
         made.apply()
         made.wait_until_ready()
         yield made
-
-
-def test_a_deleted_pods_worker_goes_on_where_it_was(stream: ClusterStream) -> None:
-    before = Before.of(stream)
-    with LiveLoad(stream, SEED + 10) as load:
-        load.wait_until_filled()
-        began = time.monotonic()
-        stream.kubectl("delete", "pod", stream.pod_name(0), "--wait=false")
-        before.wait_until_replaced(0)
-        print(f"pod deleted: ready {time.monotonic() - began:.1f} s after")
-        load.begin("it is back")
-        load.wait_until_filled()
-    before.assert_same_volumes()
-    assert stream.starts()[0] == "Tail"
-    assert pod_of(stream, 1)["metadata"]["uid"] in before.pods.values()
-    load.judged()
 
 
 def test_one_pod_of_a_stream_may_be_evicted_at_a_time(stream: ClusterStream) -> None:
@@ -88,9 +72,7 @@ def test_a_worker_killed_for_its_memory_is_started_again_and_told_of(stream: Clu
         [container] = pod_of(stream, 0)["status"]["containerStatuses"]
         assert container["lastState"]["terminated"]["reason"] == "OOMKilled"
         # Started again once more it is made to wait a while, and each time longer: long enough to be seen.
-        told = stream.wait_until(
-            lambda: told_of_memory(stream), "it is told of", deadline_seconds=180
-        )
+        told = stream.wait_until(lambda: told_of_memory(stream), "it is told of")
         load.begin("it was killed again")
         stream.wait_until_ready()
         load.wait_until_filled()

@@ -25,7 +25,6 @@ BEFORE, AFTER = 4, 6
 FIRST = 4_000
 PER_SECOND = 200.0
 ENOUGH = 100_000  # for the growth to be over first
-GROWN_SECONDS = 180.0
 OPERATOR = ("pod", "--selector", "app.kubernetes.io/component=operator")
 BY_FORCE = ("--force", "--grace-period=0")
 
@@ -58,7 +57,7 @@ def wait_until_grown(stream: RoutedClusterStream) -> None:
         found = growth(stream)
         return found is not None and found.step is GrowthStep.DONE
 
-    stream.wait_until(grown, "the growth is done", deadline_seconds=GROWN_SECONDS)
+    stream.wait_until(grown, "the growth is done")
 
 
 def router_uids(stream: RoutedClusterStream) -> dict[str, str]:

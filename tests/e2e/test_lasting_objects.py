@@ -18,7 +18,7 @@ from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.namespaces import SMALL
 from tests.e2e.support.stream import KIND, ClusterStream
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 
 CreateStream = Callable[..., ClusterStream]
 
@@ -139,14 +139,12 @@ def test_after_an_uninstall_workers_go_on_and_the_documented_command_frees_a_nam
     wait_for(
         lambda: f"{GROUP}/copies" in json.dumps(kubectl.get("namespaces", stream.namespace)),
         "the namespace waits for the finalizer",
-        deadline_seconds=120,
         poll_seconds=0.5,
     )
     release_snapshots(release)
     wait_for(
         lambda: kubectl.find("namespaces", stream.namespace) is None,
         "the namespace is gone",
-        deadline_seconds=180,
         poll_seconds=0.5,
     )
 
@@ -157,4 +155,4 @@ def release_snapshots(cluster: Environment) -> None:
     *_, command = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     assert "finalizers" in command
     env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()}
-    subprocess.run(["bash", "-euc", command], env=env, check=True, timeout=120)  # noqa: S607 # of the runbook
+    subprocess.run(["bash", "-euc", command], env=env, check=True, timeout=HANG_SECONDS)  # noqa: S607 # of the runbook

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.operators import LocalOperator
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 
 
 def test_an_operator_that_ends_gives_its_lease_back(

@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
-from copy import deepcopy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from dedupe_crds.spec.stream import API_VERSION, GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_server import Answer, ApiServer
 from tests.e2e.support.kubectl import Kubectl, Object
+from tests.e2e.support.namespaces import make_namespace
 from tests.unit.crds.manifests import (
     ALL_AT_ONCE,
     BAD_MANIFESTS,
@@ -21,6 +21,8 @@ from tests.unit.crds.manifests import (
     BadManifest,
     changed,
 )
+
+pytestmark = pytest.mark.proof
 
 SEEN_BY_THE_SERVER = [case for case in BAD_MANIFESTS if case.server is not None]
 
@@ -40,6 +42,20 @@ IN_THE_SERVERS_WORDS = (
 @pytest.fixture(scope="module")
 def api_server(release: Environment) -> ApiServer:
     return ApiServer(release)
+
+
+@pytest.fixture(scope="module")
+def snapshots(release: Environment) -> ApiServer:
+    return ApiServer(release, SNAPSHOT_PLURAL)
+
+
+@pytest.fixture(scope="module")
+def room(release: Environment) -> Iterator[str]:
+    """A namespace for what has to be there to be changed."""
+    kubectl = Kubectl(release)
+    name = make_namespace(kubectl, "manifests")
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
 
 
 def rule_messages(node: Object) -> Iterator[str]:
@@ -118,23 +134,26 @@ def test_kubectl_shows_each_problem_of_a_manifest_at_its_field(kubectl: Kubectl)
         assert f"* {path}: Invalid value: " in told
 
 
-@pytest.fixture
-def kept(kubectl: Kubectl, namespace: str) -> Object:
-    """A stream that is there, and that the operator keeps off."""
+Change = Callable[..., Answer]
+
+
+def kept(api_server: ApiServer, room: str, name: str) -> Change:
+    """Keep a stream that the operator keeps off; what is returned asks what would come of a change of its spec."""
     document = changed({"spec.id": {"from": "Header", "name": "id"}, "spec.storage.size": "20Gi"})
-    document["metadata"]["annotations"] = {f"{GROUP}/pause-reconciliation": "true"}
-    kubectl.within(namespace).apply(document)
-    document["metadata"]["namespace"] = namespace
-    return document
+    paused = {f"{GROUP}/pause-reconciliation": "true"}
+    document["metadata"] = {"name": name, "annotations": paused}
+    answer = api_server.create(document, room, dry_run=False)
+    assert answer.accepted is not None, answer.problems
+    return lambda **spec: api_server.change(room, name, {"spec": spec})
 
 
-def test_what_must_never_change_is_refused_and_the_rest_may(
-    api_server: ApiServer, kept: Object
-) -> None:
-    def change(**spec: object) -> Answer:
-        metadata = kept["metadata"]
-        return api_server.change(metadata["namespace"], metadata["name"], {"spec": spec})
+@pytest.fixture(scope="module")
+def change(api_server: ApiServer, room: str) -> Change:
+    """Ask what would come of a change of a stream without routers."""
+    return kept(api_server, room, "plain")
 
+
+def test_what_must_never_change_is_refused_and_the_rest_may(change: Change) -> None:
     for refused, problem in (
         (change(input={"topic": "others"}), r"spec\.input\.topic: .*never changes"),
         (change(output={"topic": "others"}), r"spec\.output\.topic: .*never changes"),
@@ -168,11 +187,8 @@ KEEPS_INPUT = r"spec\.input: .*must keep the topic that the stream has read with
     ],
     ids=str,
 )
-def test_routers_may_be_added_while_the_old_input_stays(
-    api_server: ApiServer, kept: Object, source: Object
-) -> None:
-    metadata, spec = kept["metadata"], {"input": source, "repartition": ADDED}
-    answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": spec})
+def test_routers_may_be_added_while_the_old_input_stays(change: Change, source: Object) -> None:
+    answer = change(input=source, repartition=ADDED)
     assert answer.accepted is not None, answer.problems
 
 
@@ -190,36 +206,32 @@ def test_routers_may_be_added_while_the_old_input_stays(
     ids=str,
 )
 def test_what_may_not_change_while_routers_are_added(
-    api_server: ApiServer, kept: Object, spec: Object, problem: str
+    change: Change, spec: Object, problem: str
 ) -> None:
-    metadata, changed_spec = kept["metadata"], {"repartition": ADDED, **spec}
-    answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": changed_spec})
+    answer = change(**{"repartition": ADDED, **spec})
     assert answer.accepted is None
     assert any(re.search(problem, line) for line in answer.problems), answer.problems
 
 
-def test_routers_are_never_removed(api_server: ApiServer, kept: Object, kubectl: Kubectl) -> None:
-    metadata = kept["metadata"]
-    routed = deepcopy(kept)
-    routed["spec"]["repartition"] = ADDED
-    kubectl.within(metadata["namespace"]).apply(routed)
+def test_the_same_size_in_other_words_is_no_shrinking(change: Change) -> None:
+    answer = change(storage={"size": 20 * 1024**3})
+    assert answer.accepted is not None, answer.problems
+
+
+def test_routers_are_never_removed(api_server: ApiServer, room: str) -> None:
+    change = kept(api_server, room, "routed")
+    added = {"spec": {"repartition": ADDED}}
+    answer = api_server.change(room, "routed", added, dry_run=False)
+    assert answer.accepted is not None, answer.problems
     for changes, problem in (
         ({"repartition": None}, r"spec\.repartition: .*is never removed"),
         ({"repartition": {"partitions": 3}}, r"spec\.repartition\.partitions: .*never lowered"),
         ({"repartition": {"by": "Key"}}, r"spec\.repartition\.by: .*never changes"),
     ):
-        answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": changes})
+        answer = change(**changes)
         assert answer.accepted is None
         assert any(re.search(problem, line) for line in answer.problems), answer.problems
-    other = {"input": {"topic": "others"}}
-    answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": other})
-    assert answer.accepted is not None, answer.problems
-
-
-def test_the_same_size_in_other_words_is_no_shrinking(api_server: ApiServer, kept: Object) -> None:
-    metadata = deepcopy(kept["metadata"])
-    same = {"spec": {"storage": {"size": 20 * 1024**3}}}
-    answer = api_server.change(metadata["namespace"], metadata["name"], same)
+    answer = change(input={"topic": "others"})
     assert answer.accepted is not None, answer.problems
 
 
@@ -245,19 +257,15 @@ def snapshot(**spec: object) -> Object:
     ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
 )
 def test_a_bad_snapshot_is_refused_with_what_is_wrong(
-    release: Environment, spec: dict[str, Any], problem: str
+    snapshots: ApiServer, spec: dict[str, Any], problem: str
 ) -> None:
-    answer = ApiServer(release, SNAPSHOT_PLURAL).create(snapshot(**spec))
+    answer = snapshots.create(snapshot(**spec))
     assert answer.accepted is None
     assert any(re.search(problem, line) for line in answer.problems), answer.problems
 
 
-def test_what_a_snapshot_is_of_never_changes(
-    release: Environment, kubectl: Kubectl, namespace: str
-) -> None:
-    kubectl.within(namespace).apply(snapshot())
-    answer = ApiServer(release, SNAPSHOT_PLURAL).change(
-        namespace, "a", {"spec": {"partitions": [1]}}
-    )
+def test_what_a_snapshot_is_of_never_changes(snapshots: ApiServer, room: str) -> None:
+    snapshots.create(snapshot(), room, dry_run=False)
+    answer = snapshots.change(room, "a", {"spec": {"partitions": [1]}})
     (problem,) = answer.problems
     assert re.search(r"spec: .*never changes; create another snapshot instead", problem)

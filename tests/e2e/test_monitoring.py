@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from tests.cluster.chart import NAMESPACE
 from tests.component.chart.rendering import of_kind, render
 from tests.e2e.support.copied import copied_stream
@@ -20,7 +18,7 @@ from tests.e2e.support.snapshots import Snapshots
 from tests.e2e.support.volumes import lose_volume
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.prometheus.server import PrometheusServer, running_prometheus
 from tests.support.traffic.traffic import ID_HEADER, produce, retries
 
@@ -36,8 +34,6 @@ DASHBOARD_VARIABLES = {"$stream": ".*", "$__rate_interval": "1m"}
 COMPARISON = re.compile(r"\s*(?:==|!=|<=?|>=?)\s*(?:bool\s+)?[\d.]+")
 SELECTOR = re.compile(r"\b(?:dedupe_|process_)\w+(?:\{[^}]*\})?|\bup\{[^}]*\}")
 COUNT = 2_000
-START_SECONDS = 180.0  # three streams start together
-DATA_SECONDS = 120.0
 
 
 def expressions(dashboard: dict[str, Any]) -> Iterator[str]:
@@ -63,7 +59,6 @@ def without_data(prometheus: PrometheusServer, wanted: set[str]) -> list[str]:
     return sorted(each for each in wanted if not prometheus.query(each))
 
 
-@pytest.mark.timeout(600)  # the sum of its deadlines, on a machine that other tests use
 def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket: S3Server) -> None:
     objects = render(MONITORED)
     (rule,) = of_kind(objects, "PrometheusRule").values()
@@ -80,7 +75,7 @@ def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket:
     for stream in (copied, routed, stuck):
         stream.apply()
     for stream in (copied, routed, stuck):
-        stream.wait_until_ready(deadline_seconds=START_SECONDS)
+        stream.wait_until_ready()
     routed.wait_for_routers(1)
 
     with running_prometheus(monitors, rule["spec"]) as prometheus:
@@ -102,7 +97,6 @@ def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket:
         wait_for(
             lambda: not without_data(prometheus, selectors | panels),
             "each selector and panel has data",
-            deadline_seconds=DATA_SECONDS,
             explain=lambda: "\n".join(without_data(prometheus, selectors | panels)),
         )
 

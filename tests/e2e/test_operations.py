@@ -18,11 +18,11 @@ from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.snapshots import SNAPSHOTS
 from tests.faults.seed import SEED
+from tests.support.patience import HANG_SECONDS
 from tests.support.traffic.traffic import retries
 
 MESSAGES = 400
 _SECTION = "## A region or a cluster is lost"
-_SECONDS = 120.0
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def run(place: Scene, commands: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=_SECONDS,
+        timeout=HANG_SECONDS,
         cwd=place.directory,
         env=environment,
     )
@@ -66,7 +66,6 @@ def run(place: Scene, commands: str) -> str:
 
 
 @pytest.mark.matrix  # the bucket of test_restore.py
-@pytest.mark.timeout(400)
 def test_the_snapshots_in_a_bucket_serve_a_new_cluster_of_the_same_topics(
     release: Environment, place: Scene, bucket: S3Server
 ) -> None:

@@ -204,7 +204,7 @@ def test_a_table_of_fixed_size_comes_back_from_a_snapshot(table: ClusterStream) 
 @pytest.mark.matrix  # tests/faults/test_inverse_bloom.py
 def test_a_table_of_another_size_takes_the_place_of_the_one_there_was(table: ClusterStream) -> None:
     table.patch(store={"inverseBloom": {"slots": 700_000}})
-    table.wait_until_rolled_out(deadline_seconds=240)
+    table.wait_until_rolled_out()
     table.send(retries(SEED, MESSAGES, partitions=PARTITIONS))
     table.wait_until_passed()
     judged_table(table)

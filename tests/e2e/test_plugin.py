@@ -14,6 +14,7 @@ from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of, volume_of
 from tests.faults.seed import SEED
+from tests.support.patience import HANG_SECONDS
 from tests.support.traffic.traffic import retries
 
 PARTITIONS = 2
@@ -153,7 +154,7 @@ def test_a_watch_goes_on_until_it_is_interrupted(plugin: Plugin, stream: Cluster
         if heads == 2:
             break
     watching.send_signal(signal.SIGINT)
-    watching.communicate(timeout=60)  # it may be amid asking
+    watching.communicate(timeout=HANG_SECONDS)  # it may be amid asking
     assert heads == 2
     assert watching.returncode == 0
 

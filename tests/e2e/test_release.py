@@ -19,14 +19,13 @@ from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.traffic import retries
 
 pytestmark = pytest.mark.alone
 
 PARTITIONS = 2
 MESSAGES = 400
-HAND_OVER_SECONDS = 60.0
 NEW_FIELD = {"failover": {"nodeNotReadyAfter": "90s"}}
 
 
@@ -82,15 +81,13 @@ def wait_for_leader(operators: OperatorPods, but: str = "") -> str:
         pods = [pod["metadata"]["name"] for pod in operators.running()]
         return next((pod for pod in pods if pod != but and operators.leads(pod)), None)
 
-    return wait_for(
-        leader, "an operator leads", deadline_seconds=HAND_OVER_SECONDS, poll_seconds=0.5
-    )
+    return wait_for(leader, "an operator leads", poll_seconds=0.5)
 
 
 def wait_until_observed(stream: ClusterStream, seconds: int) -> None:
     """Change what rolls no worker, and wait until an operator has seen it."""
     stream.patch(failover={"nodeNotReadyAfter": f"{seconds}s"})
-    stream.wait_until_ready(deadline_seconds=HAND_OVER_SECONDS)
+    stream.wait_until_ready()
 
 
 def test_an_upgrade_leaves_streams_alone_and_brings_the_new_fields(upgraded: Upgraded) -> None:
@@ -116,7 +113,7 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(
         kubectl.within(namespace)("delete", "pod", first, "--wait=false")
         second = wait_for_leader(operators, but=first)
         wait_until_observed(upgraded.stream, 92)
-        wait_for(lambda: second in watched.led, "the watch has seen it", deadline_seconds=30)
+        wait_for(lambda: second in watched.led, "the watch has seen it")
 
     assert second != first
     assert {first, second} <= set(watched.led)
@@ -160,6 +157,7 @@ def narrow_values(name: str, namespace: str, given: Values) -> Values:
     return {
         "image": given["image"],
         "worker": given["worker"],
+        "extraArgs": given["extraArgs"],
         "fullnameOverride": name,
         "watch": {"namespaces": [namespace]},
         "crds": {"install": False},
@@ -174,7 +172,7 @@ def test_without_the_release_streams_stay_and_their_workers_run_on(
     stream = upgraded.stream
     with main_release.restored():
         main_release.uninstall()
-        wait_for(lambda: not operators.all(), "the operator is gone", deadline_seconds=60)
+        wait_for(lambda: not operators.all(), "the operator is gone")
         kubectl("get", "crd", f"{PLURAL}.{GROUP}")
         stream.send(retries(SEED, MESSAGES, partitions=PARTITIONS, start=MESSAGES))
         stream.judged()

@@ -4,7 +4,7 @@ import pytest
 
 from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
-from tests.e2e.support.copied import PROVIDERS, copied_stream
+from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.plugin import Plugin
 from tests.e2e.support.restores import ask_for_restore, restore_of, restored
@@ -16,7 +16,6 @@ from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
 
 PARTITIONS = 2
-SOURCES = {"CSI": RestoreSource.SNAPSHOT, "S3": RestoreSource.CHECKPOINT}
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +32,10 @@ def copied(place: Scene, bucket: S3Server) -> dict[str, ClusterStream]:
     return streams
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_lost_volume_comes_back_from_the_newest_snapshot_and_no_repeat_of_any_time_passes(
-    copied: dict[str, ClusterStream], provider: str
+def test_a_lost_volume_comes_back_from_the_newest_copy_in_a_bucket_and_no_repeat_passes(
+    copied: dict[str, ClusterStream],
 ) -> None:
-    stream = copied[provider]
+    stream = copied["S3"]
     other = restore_of(stream, 1)
     with LiveLoad(stream, SEED) as load:
         load.wait_until_filled()
@@ -51,10 +49,10 @@ def test_a_lost_volume_comes_back_from_the_newest_snapshot_and_no_repeat_of_any_
     load.judged()
 
     restore = restore_of(stream, 0)
-    assert (restore.source, restore.name) == (SOURCES[provider], f"{stream.name}-first")
+    assert (restore.source, restore.name) == (RestoreSource.CHECKPOINT, f"{stream.name}-first")
     assert (lost in restore.reason, restore.refused) == (True, [])
     assert stream.starts()[0] == "Tail"
-    stream.wait_for_events(f"StoreFrom{SOURCES[provider]}")
+    stream.wait_for_events("StoreFromCheckpoint")
     assert restore_of(stream, 1) == other
 
 

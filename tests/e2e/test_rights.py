@@ -33,6 +33,7 @@ def narrow(release: Environment, place: Scene) -> Iterator[str]:
     values = {
         "image": given["image"],
         "worker": given["worker"],
+        "extraArgs": given["extraArgs"],
         "fullnameOverride": name,
         "rbac": {"clusterScope": False},
         "crds": {"install": False},
@@ -72,6 +73,7 @@ def merged(*tables: Rights) -> Rights:
     return found
 
 
+@pytest.mark.proof
 def test_the_cluster_gives_the_operator_what_the_documentation_says(kubectl: Kubectl) -> None:
     account = f"{NAMESPACE}:dedupestream-operator"
     everywhere = documented("streams", "cluster", "failover")

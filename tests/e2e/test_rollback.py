@@ -15,8 +15,6 @@ from tests.faults.seed import SEED
 pytestmark = [pytest.mark.alone, pytest.mark.matrix]
 
 PARTITIONS = 2
-# A new operator gives the first turn after a minute, and one stream after another has it.
-SECONDS = 300.0
 _DEFAULT_REGISTRY = "docker.io"
 
 
@@ -84,7 +82,6 @@ def wait_until_run_by(streams: list[ClusterStream], values: Values) -> None:
         stream.wait_until(
             lambda: images_of(stream) == [wanted] * PARTITIONS,  # noqa: B023 # called at once
             f"the workers have {wanted}",
-            deadline_seconds=SECONDS,
         )
     for stream in streams:
         stream.wait_until_ready()

@@ -1,4 +1,4 @@
-"""Changes that reach running workers: one partition after another, and back from a bad one."""
+"""Workers that are replaced, stopped and started on request."""
 
 from collections.abc import Callable
 
@@ -7,65 +7,14 @@ import pytest
 from dedupe_crds.status.stream import ConditionStatus, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
-from tests.e2e.support.pods import PodsWatched
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic.traffic import order, retries
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 
 COUNT = 300
 KAFKA_SECRET = "kafka"  # noqa: S105 # its name
-NEW_REQUESTS = {"cpu": "20m", "memory": "192Mi"}
-NO_IMAGE = "dedupestream/worker:never-built"
-
-
-def test_a_change_rolls_one_partition_at_a_time_each_ready_before_the_next(
-    release: Environment, streams: CreateStream
-) -> None:
-    stream = streams(partitions=3)
-    stream.apply()
-    stream.wait_until_ready()
-    stream.send(retries(SEED, COUNT, partitions=3))
-
-    with PodsWatched(release, stream) as watched:
-        stream.patch(worker={"resources": {"requests": NEW_REQUESTS}})
-        stream.wait_until_rolled_out(deadline_seconds=240)
-
-    assert watched.replaced == [0, 1, 2]
-    assert watched.most_unready == 1
-    containers = [pod["spec"]["containers"][0] for pod in stream.children("pods")]
-    assert [one["resources"]["requests"] for one in containers] == [NEW_REQUESTS] * 3
-    stream.send(retries(SEED, COUNT, partitions=3))
-    stream.judged()
-
-
-def test_a_bad_image_stops_at_the_first_partition_and_is_mended_without_a_hand(
-    streams: CreateStream,
-) -> None:
-    stream = streams(partitions=2)
-    stream.apply()
-    stream.wait_until_ready()
-    [other] = stream.children("pods", partition=1)
-
-    stream.patch(worker={"image": NO_IMAGE})
-    told = stream.wait_for_condition("Ready", ConditionStatus.FALSE, reason="ImagePullFailed")
-    held = stream.wait_for_condition("Progressing", ConditionStatus.FALSE)
-
-    assert NO_IMAGE in told.message
-    assert (held.reason, "partition 1" in held.message) == ("RolloutHeldBack", True)
-    stream.send(order(SEED, number, partitions=2) for number in range(COUNT))
-    wait_until_partition_passed(stream, 1)
-    stream.wait_until(
-        lambda: [one.ready for one in stream.status().partitions] == [False, True],
-        "the other partition is ready",
-    )
-
-    stream.patch(worker={"image": None})
-    stream.wait_until_rolled_out()
-
-    assert stream.uids("pods")[f"Pod/{stream.pod_name(1)}"] == other["metadata"]["uid"]
-    stream.judged()
 
 
 @pytest.mark.matrix  # the restart of test_plugin.py
@@ -139,11 +88,3 @@ def wait_until_replaced(stream: ClusterStream, before: dict[str, str]) -> None:
         return now.keys() == before.keys() and not set(now.values()) & set(before.values())
 
     stream.wait_until(replaced, "its pods are others")
-
-
-def wait_until_partition_passed(stream: ClusterStream, partition: int) -> None:
-    end = stream.ends()[partition]
-    stream.wait_until(
-        lambda: stream.progress().get(partition, 0) >= end,
-        f"offset {end} of partition {partition} is committed",
-    )

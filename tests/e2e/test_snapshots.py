@@ -1,17 +1,13 @@
-"""Snapshots that are asked for: stamped, verified, given up when they hang; and nobody else's copies touched."""
+"""Snapshots that are asked for: shown, given up when they hang; and nobody else's copies touched."""
 
 from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.spec.snapshots import SnapshotProvider
-from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import ConditionStatus
-from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
-from tests.e2e.support.plugin import Plugin
 from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import (
@@ -19,13 +15,11 @@ from tests.e2e.support.snapshots import (
     VOLUME_SNAPSHOTS,
     Snapshots,
     foreign_copy,
-    partition_status,
     uid_of,
 )
 from tests.e2e.support.stream import ClusterStream
-from tests.e2e.support.volumes import claim_of
 from tests.faults.seed import SEED
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.traffic import retries
 
 VOLUME_SNAPSHOT_CLASSES = "volumesnapshotclasses.snapshot.storage.k8s.io"
@@ -83,49 +77,6 @@ def _all_let_go(place: Scene) -> bool:
             unheld = {"metadata": {"finalizers": None}}
             place.kubectl.patch(VOLUME_SNAPSHOT_CONTENTS, name, unheld)
     return not left
-
-
-def test_a_snapshot_asked_for_has_a_usable_stamped_copy_of_each_partition(
-    release: Environment, streams: dict[str, ClusterStream]
-) -> None:
-    stream = streams["by hand"]
-    snapshots = Snapshots(stream)
-    passed = {record.partition: record.offset + 1 for record in stream.clean()}
-
-    said = Plugin(release, stream.namespace)(
-        *("snapshot", stream.name, "--name", f"{stream.name}-asked", "--wait")
-    )
-
-    made = snapshots.status(f"{stream.name}-asked")
-    assert f"{stream.name}-asked" in said
-    assert (made.phase, made.provider, made.progress) == (
-        SnapshotPhase.COMPLETED,
-        SnapshotProvider.CSI,
-        "2/2",
-    )
-    for partition, entry in enumerate(made.partitions):
-        assert (entry.partition, entry.phase) == (partition, SnapshotPhase.COMPLETED)
-        assert entry.output_position == passed[partition]
-        assert entry.input_offset == stream.committed()[partition]
-        assert (entry.keys or 0) > 0
-        assert None not in (entry.window, entry.bytes, entry.started, entry.completed)
-        copy = stream.kubectl.get(VOLUME_SNAPSHOTS, str(entry.handle))
-        assert copy["status"]["readyToUse"]
-        assert copy["spec"]["source"]["persistentVolumeClaimName"] == claim_of(stream, partition)
-        stamp = copy["metadata"]["annotations"]
-        assert stamp[f"{GROUP}/output-position"] == str(entry.output_position)
-        assert stamp[f"{GROUP}/input-offset"] == str(entry.input_offset)
-        assert stamp[f"{GROUP}/output-topic-id"] == entry.output_topic_id
-    # The look at the stream that finds it complete has seen the partitions before that.
-    stream.wait_until(
-        lambda: (
-            (last := partition_status(stream, 1).last_snapshot) is not None
-            and last.name == f"{stream.name}-asked"
-        ),
-        "its status names the snapshot",
-    )
-    stream.wait_for_condition("SnapshotsHealthy", reason="UpToDate")
-    stream.wait_for_events("SnapshotStarted", "SnapshotCompleted")
 
 
 def test_get_shows_stream_phase_provider_partitions_and_size(

@@ -31,13 +31,11 @@ from tests.e2e.support.troubles import (
 )
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
 from tests.support.traffic.traffic import PacedProducer, retries
 
-TOLD_SECONDS = 180.0
-MENDED_SECONDS = 240.0
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 60.0  # by the operator's own clock
 MESSAGES = 800
 BUSY_SECONDS = 40.0
 TITLES = [trouble.__name__ for trouble in TROUBLES]
@@ -120,7 +118,7 @@ def in_trouble(world: World, neighbours: list[Neighbour], operators: OperatorPod
         told_of = (degraded.status, degraded.reason) == (ConditionStatus.TRUE, case.reason)
         return told_of and all(words in degraded.message for words in case.says)
 
-    course.told = watch(world, course.cases, told, TOLD_SECONDS)
+    course.told = watch(world, course.cases, told)
     return course
 
 
@@ -129,14 +127,13 @@ def mended(world: World, in_trouble: Course) -> dict[str, StreamStatus]:
     """All of them mended, and well again or too late."""
     for case in in_trouble.cases.values():
         case.mend()
-    return watch(world, in_trouble.cases, lambda _, status: is_well(status), MENDED_SECONDS)
+    return watch(world, in_trouble.cases, lambda _, status: is_well(status))
 
 
 def watch(
     world: World,
     cases: dict[str, Case],
     holds: Callable[[Case, StreamStatus], bool],
-    deadline_seconds: float,
 ) -> dict[str, StreamStatus]:
     """Wait until it holds for each case; what is late is left to the tests to tell."""
     found: dict[str, StreamStatus] = {}
@@ -152,7 +149,7 @@ def watch(
         return all(holds(case, found[title]) for title, case in cases.items())
 
     with suppress(AssertionError):
-        wait_for(all_hold, "it holds", deadline_seconds=deadline_seconds, poll_seconds=1.0)
+        wait_for(all_hold, "it holds", poll_seconds=1.0)
     return found
 
 
@@ -200,11 +197,9 @@ def test_meanwhile_the_operator_is_healthy_and_other_streams_work_on(
 ) -> None:
     assert operators.starts() == in_trouble.operator_starts != {}
     for pod in in_trouble.operator_starts:
-        wait_for(
-            partial(is_healthy, operators, pod), f"{pod} is healthy", deadline_seconds=IDLE_SECONDS
-        )
+        wait_for(partial(is_healthy, operators, pod), f"{pod} is healthy", poll_seconds=0.5)
     for neighbour in neighbours:
-        neighbour.stream.wait_until_passed(deadline_seconds=60)
+        neighbour.stream.wait_until_passed()
         assert state_of(neighbour.stream) == neighbour.state
 
 
@@ -229,7 +224,7 @@ def test_other_streams_lost_nothing(
     neighbours: list[Neighbour],
 ) -> None:
     for neighbour in neighbours:
-        neighbour.producer.finish(BUSY_SECONDS)
+        neighbour.producer.finish(HANG_SECONDS)
         neighbour.stream.judged()
         assert state_of(neighbour.stream) == neighbour.state
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status.stream import ConditionStatus, RestoreSource
+from dedupe_crds.status.stream import ConditionStatus
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.stream import KIND, ClusterStream
@@ -18,7 +18,6 @@ COUNT = 300
 CLAIMS = "persistentvolumeclaims"
 CHILDREN = "statefulsets,pods,services,configmaps,secrets,serviceaccounts,poddisruptionbudgets"
 RETAIN = {"size": "128Mi", "reclaimPolicy": "Retain"}
-GROWN_SECONDS = 300.0  # where a mounted file system can't grow: after a while, with a restart
 STATE = "/var/lib/dedupestream"
 
 
@@ -42,30 +41,6 @@ def fixed_size_class(kubectl: Kubectl) -> Iterator[str]:
     )
     yield name
     kubectl("delete", "storageclass", name)
-
-
-def test_a_stream_made_again_on_kept_volumes_passes_nothing_twice(streams: CreateStream) -> None:
-    stream = streams(partitions=2, storage=RETAIN)
-    stream.apply()
-    stream.wait_until_ready()
-    stream.send(retries(SEED, COUNT, partitions=2))
-    stream.wait_until_passed()
-    kept, first = stream.uids(CLAIMS), stream.get()["metadata"]["uid"]
-
-    stream.delete()
-    stream.wait_until(lambda: not stream.children(CHILDREN), "all but its volumes is gone")
-    assert stream.uids(CLAIMS) == kept
-    stream.send(retries(SEED, COUNT, partitions=2))
-    stream.apply()
-    stream.wait_until_ready()
-
-    assert stream.get()["metadata"]["uid"] != first
-    assert stream.uids(CLAIMS) == kept
-    restored = [one.restore and one.restore.source for one in stream.status().partitions]
-    assert restored == [RestoreSource.VOLUME] * 2
-    stream.judged()
-    assert stream.starts() == ["Tail", "Tail"]
-    assert stream.duplicates() == COUNT
 
 
 @pytest.mark.alone
@@ -109,7 +84,6 @@ def test_storage_grows_where_its_class_lets_it_and_says_why_where_not(
     growing.wait_until(
         lambda: file_system_bytes(growing) > before + (48 << 20),
         "its file system has grown",
-        deadline_seconds=GROWN_SECONDS,
     )
 
     assert fixed_size_class in told.message
@@ -141,9 +115,7 @@ def test_a_namespace_that_is_deleted_with_streams_in_it_goes_away(
         stream.wait_until_ready()
     suspended.wait_for_condition("Ready", ConditionStatus.FALSE, reason="Suspended")
 
-    kubectl("delete", "namespace", namespace, "--timeout=240s", timeout_seconds=250)
-
-    assert kubectl.find("namespace", namespace) is None
+    kubectl.remove("namespace", namespace)
 
 
 def wait_until_nothing_is_left(stream: ClusterStream) -> None:

@@ -21,8 +21,8 @@ from dedupe_operator import metrics
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.errors import LostLeadership
 
-LEASE_SECONDS: Final = 15
-_RENEW_DEADLINE_SECONDS: Final = 10
+# Of the Lease: a leader that has not renewed it by then ends.
+_RENEW_DEADLINE_SHARE: Final = 2 / 3
 _RETRY_SECONDS: Final = 4
 _REQUEST_TIMEOUT: Final = (2.0, 3.0)
 # A write that was allowed just before may still be in flight when the Lease ends.
@@ -51,6 +51,7 @@ class _Lock(LeaseLock):
         self.name = config.lease_name
         self.namespace = config.lease_namespace
         self.identity = config.identity
+        self.seconds = config.lease_seconds
         self._clock = clock
         self.lease_reference: client.V1Lease | None = None
         self.renewed_at = float("-inf")
@@ -94,10 +95,10 @@ class _Lock(LeaseLock):
                 return
             if found and self._clear_holder():
                 return
-        log.warning("the Lease could not be released; it expires in %d s", LEASE_SECONDS)
+        log.warning("the Lease could not be released; it expires in %d s", self.seconds)
 
     def _clear_holder(self) -> bool:
-        unheld = LeaderElectionRecord("", str(LEASE_SECONDS), *[_now()] * 2)
+        unheld = LeaderElectionRecord("", str(self.seconds), *[_now()] * 2)
         try:
             return bool(super().update(self.name, self.namespace, unheld))  # type: ignore[no-untyped-call] # as above
         except (urllib3.exceptions.HTTPError, OSError):
@@ -145,8 +146,8 @@ class Leadership:
         self._election = _Election(
             Config(
                 self._lock,
-                lease_duration=LEASE_SECONDS,
-                renew_deadline=_RENEW_DEADLINE_SECONDS,
+                lease_duration=config.lease_seconds,
+                renew_deadline=config.lease_seconds * _RENEW_DEADLINE_SHARE,
                 retry_period=_RETRY_SECONDS,
                 onstarted_leading=self._won,
                 onstopped_leading=self._stopped,
@@ -165,7 +166,7 @@ class Leadership:
         Raises LostLeadership if another operator may be the leader.
         """
         age = self._clock() - self._lock.renewed_at
-        if self._lock.released or age > LEASE_SECONDS - _MARGIN_SECONDS:
+        if self._lock.released or age > self._lock.seconds - _MARGIN_SECONDS:
             since = "" if age == float("inf") else f": last renewed {age:.0f} s ago"
             raise LostLeadership(f"the Lease is not held{since}")
 

@@ -19,9 +19,9 @@ from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
 from kubernetes.dynamic.resource import Resource, ResourceList
 from urllib3.exceptions import HTTPError
 
-_Object = dict[str, Any]
+from tests.support.patience import HANG_SECONDS
 
-_SECONDS = 30.0
+_Object = dict[str, Any]
 
 
 class ReadFailed(AssertionError):
@@ -58,7 +58,7 @@ class ApiReader:
         common = {"apiVersion": resource.group_version, "kind": resource.kind}
         return [common | item for item in found["items"]]
 
-    def raw(self, path: str, *, timeout_seconds: float = _SECONDS) -> str:
+    def raw(self, path: str, *, timeout_seconds: float = HANG_SECONDS) -> str:
         """What the API server answers to a GET. Raises ReadFailed."""
         with _read_errors(path):
             answer = self._client.request(
@@ -70,7 +70,7 @@ class ApiReader:
 
     def _get(self, path: str, **query: str | None) -> _Object:
         answer = self._client.request(
-            "get", path, serialize=False, _request_timeout=_SECONDS, **query
+            "get", path, serialize=False, _request_timeout=HANG_SECONDS, **query
         )
         found: _Object = json.loads(answer.data)
         return found

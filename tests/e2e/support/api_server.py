@@ -9,8 +9,8 @@ from dedupe_crds.openapi import PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Object
+from tests.support.patience import HANG_SECONDS
 
-_SECONDS = 30.0
 _RULES_SKIPPED = "some validation rules were not checked"
 
 
@@ -23,7 +23,7 @@ class Answer:
 
 
 class ApiServer:
-    """Asks what would come of an object, as `kubectl apply --dry-run=server` does. Nothing is kept."""
+    """Asks what would come of an object, as `kubectl apply --dry-run=server` does, or creates and changes it."""
 
     def __init__(self, cluster: Environment, plural: str = PLURAL) -> None:
         self._plural = plural
@@ -31,22 +31,25 @@ class ApiServer:
         config.load_kube_config(cluster.kubeconfig, client_configuration=configuration)
         self._client = client.ApiClient(configuration)
 
-    def create(self, document: Object, namespace: str = "default") -> Answer:
+    def create(
+        self, document: Object, namespace: str = "default", *, dry_run: bool = True
+    ) -> Answer:
         """Create an object."""
-        return self._ask("POST", self._path(namespace), document)
+        return self._ask("POST", self._path(namespace), document, dry_run=dry_run)
 
-    def change(self, namespace: str, name: str, changes: Object) -> Answer:
+    def change(self, namespace: str, name: str, changes: Object, *, dry_run: bool = True) -> Answer:
         """Merge changes into one that is there."""
-        return self._ask("PATCH", f"{self._path(namespace)}/{name}", changes)
+        return self._ask("PATCH", f"{self._path(namespace)}/{name}", changes, dry_run=dry_run)
 
     def _path(self, namespace: str) -> str:
         return f"/apis/{API_VERSION}/namespaces/{namespace}/{self._plural}"
 
-    def _ask(self, method: str, path: str, body: Object) -> Answer:
+    def _ask(self, method: str, path: str, body: Object, *, dry_run: bool) -> Answer:
+        asked = [("dryRun", "All")] if dry_run else []
         request = self._client.param_serialize(
             method,
             path,
-            query_params=[("dryRun", "All"), ("fieldValidation", "Strict")],
+            query_params=[*asked, ("fieldValidation", "Strict")],
             header_params={
                 "Accept": "application/json",
                 "Content-Type": "application/json"
@@ -56,7 +59,7 @@ class ApiServer:
             body=json.loads(json.dumps(body)),
             auth_settings=["BearerToken"],
         )
-        answer = self._client.call_api(*request, _request_timeout=_SECONDS)
+        answer = self._client.call_api(*request, _request_timeout=HANG_SECONDS)
         found: Object = json.loads(answer.read())
         if 200 <= answer.status < 300:
             return Answer(accepted=found)

@@ -19,9 +19,11 @@ from dedupe_crds.status.stream import Restore
 from tests.cluster.chart import NAMESPACE
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed
 from tests.e2e.support.nodes import Nodes
+from tests.e2e.support.operator_pods import OperatorPods
 from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import has_volume, lose_volume
+from tests.support.patience import pace
 
 RECOVERED_SECONDS: Final = 300.0
 _MOST_PAUSE_SECONDS: Final = 4.0
@@ -70,7 +72,7 @@ class Chaos:
                 self._say(f"{name} {stream.name}")
                 fault(stream)
             self._recover(" + ".join(fault.__name__.strip("_") for fault in together))
-            time.sleep(self._rng.random() * _MOST_PAUSE_SECONDS)
+            pace(self._rng.random() * _MOST_PAUSE_SECONDS)
 
     # -- the faults --------------------------------------------------------------------------------
 
@@ -102,9 +104,7 @@ class Chaos:
             source=self._rng.choice([*completed, OUTPUT_TOPIC]),
         )
         stream.annotate(RESTORE.removeprefix(f"{GROUP}/"), request.model_dump_json(by_alias=True))
-        stream.wait_until(
-            lambda: _answered(stream, request), "the restore has begun", deadline_seconds=120
-        )
+        stream.wait_until(lambda: _answered(stream, request), "the restore has begun")
 
     def _reconcile(self, stream: ClusterStream) -> None:
         request = ReconcileRequest(request=f"chaos-{self.done['reconcile']}", full=True)
@@ -161,8 +161,7 @@ class Chaos:
         return self._rng.randrange(stream.partitions)
 
     def _node_of(self, stream: ClusterStream) -> str:
-        operator = self._kubectl.within(NAMESPACE)
-        operator("rollout", "status", "deployment/dedupestream-operator", "--timeout=120s")
+        OperatorPods(self._kubectl).wait_until_available()
         self._wait_for_ready(stream)
         return str(partition_status(stream, self._partition(stream)).node_name)
 

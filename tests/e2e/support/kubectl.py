@@ -5,14 +5,15 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_reader import ApiReader, ReadFailed, reader
+from tests.support.patience import HANG_SECONDS, wait_for
 
 Object = dict[str, Any]
 
-_SECONDS = 120.0
 _DEFAULT = "default"
 
 
@@ -31,18 +32,16 @@ class Kubectl:
         """The same in a namespace."""
         return Kubectl(self._cluster, namespace)
 
-    def __call__(
-        self, *arguments: str, given: str | None = None, timeout_seconds: float = _SECONDS
-    ) -> str:
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
         """Return what it printed; `given` goes to its standard input. Raises KubectlFailed."""
-        done = self._run(arguments, given, timeout_seconds)
+        done = self._run(arguments, given)
         if done.returncode != 0:
             raise KubectlFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
     def refused(self, *arguments: str, given: str | None = None) -> str:
         """Return the error of what must fail."""
-        done = self._run(arguments, given, _SECONDS)
+        done = self._run(arguments, given)
         assert done.returncode != 0, f"kubectl {' '.join(arguments)} was not refused: {done.stdout}"
         return done.stderr.strip()
 
@@ -67,7 +66,7 @@ class Kubectl:
                 for item in read.items(kind, self._namespace or _DEFAULT, selector)
             ]
 
-    def raw(self, path: str, *, timeout_seconds: float = _SECONDS) -> str:
+    def raw(self, path: str, *, timeout_seconds: float = HANG_SECONDS) -> str:
         """Return what the API server answers to a GET. Raises KubectlFailed."""
         with self._reading() as read:
             return read.raw(path, timeout_seconds=timeout_seconds)
@@ -80,6 +79,24 @@ class Kubectl:
         """Merge changes into an object (JSON merge patch). Raises KubectlFailed."""
         self("patch", kind, name, "--type=merge", "--patch", json.dumps(changes))
 
+    def remove(self, kind: str, *names: str) -> None:
+        """Delete objects, if they are there, and wait until they are gone. Raises KubectlFailed."""
+        self("delete", kind, *names, "--ignore-not-found", "--wait=false")
+        for name in names:
+            wait_for(partial(self._is_gone, kind, name), f"{kind} {name} is gone", poll_seconds=0.5)
+
+    def wait_for_job(self, name: str) -> None:
+        """Wait until a Job is complete."""
+
+        def is_complete() -> bool:
+            conditions = self.get("job", name).get("status", {}).get("conditions", [])
+            return any((one["type"], one["status"]) == ("Complete", "True") for one in conditions)
+
+        wait_for(is_complete, f"job {name} is complete", poll_seconds=0.5)
+
+    def _is_gone(self, kind: str, name: str) -> bool:
+        return self.find(kind, name) is None
+
     @contextmanager
     def _reading(self) -> Iterator[ApiReader]:
         try:
@@ -88,7 +105,7 @@ class Kubectl:
             raise KubectlFailed(str(error)) from error
 
     def _run(
-        self, arguments: tuple[str, ...], given: str | None, timeout_seconds: float
+        self, arguments: tuple[str, ...], given: str | None
     ) -> subprocess.CompletedProcess[str]:
         namespace = ["--namespace", self._namespace] if self._namespace else []
         return subprocess.run(
@@ -97,7 +114,7 @@ class Kubectl:
             capture_output=True,
             text=True,
             input=given,
-            timeout=timeout_seconds,
+            timeout=HANG_SECONDS,
             env={
                 **os.environ,
                 "KUBECONFIG": self._cluster.kubeconfig,

@@ -15,7 +15,7 @@ from typing import Final, Self
 from tests.e2e.support.stream import ClusterStream
 from tests.support.checker.checker import Verdict
 from tests.support.checker.record import Message
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.traffic.traffic import START_MS, PacedProducer, order
 
 REPEAT_RATE: Final = 0.4

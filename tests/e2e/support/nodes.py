@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -12,12 +12,7 @@ from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operator_pods import OperatorPods
-from tests.support.processes.processes import wait_for
-
-READY_SECONDS = 90.0
-NOT_READY_SECONDS = 90.0
-
-_CONTROL_SECONDS = 120.0
+from tests.support.patience import HANG_SECONDS, wait_for
 
 
 class Nodes:
@@ -60,8 +55,13 @@ class Nodes:
         """A node that `kubectl drain` has emptied."""
         try:
             self._kubectl(
-                *("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=150s"),
-                timeout_seconds=160,
+                *(
+                    "drain",
+                    name,
+                    "--ignore-daemonsets",
+                    "--delete-emptydir-data",
+                    f"--timeout={HANG_SECONDS:.0f}s",
+                ),
             )
             yield
         finally:
@@ -84,32 +84,39 @@ class Nodes:
             node = self._kubectl.get("node", name)
             return None if _ready(node) == "True" else _since(node)
 
-        return wait_for(
-            noticed, f"{name} is not ready", deadline_seconds=NOT_READY_SECONDS, poll_seconds=0.5
-        )
+        return wait_for(noticed, f"{name} is not ready", poll_seconds=0.5)
+
+    def away_from_operator(self, names: Iterable[str]) -> str:
+        """Return one of these nodes that the chart's operator is not on; it is moved if there is no such node."""
+        found = min(names, key=lambda name: len(self._operators_on(name)))
+        self.keep_operator_away_from(found)
+        return found
 
     def keep_operator_away_from(self, name: str) -> None:
         """Have the chart's operator run on another node, if it is on this one."""
-        operators = OperatorPods(self._kubectl)
-        here = [pod for pod in operators.running() if pod["spec"].get("nodeName") == name]
-        if not here:
+        if not (here := self._operators_on(name)):
             return
         within = self._kubectl.within(NAMESPACE)
         self._kubectl("cordon", name)
         try:
-            within("delete", "pod", *(pod["metadata"]["name"] for pod in here))
-            within("rollout", "status", "deployment/dedupestream-operator", "--timeout=120s")
+            within.remove("pods", *(pod["metadata"]["name"] for pod in here))
+            OperatorPods(self._kubectl).wait_until_available()
         finally:
             self._kubectl("uncordon", name)
+
+    def _operators_on(self, name: str) -> list[Object]:
+        operators = OperatorPods(self._kubectl).running()
+        return [pod for pod in operators if pod["spec"].get("nodeName") == name]
 
     def run(self, name: str, *command: str) -> str:
         """Run a program on a node, as its root; returns what it printed."""
         return self._control("exec", f"@{name}", *command)
 
     def _wait_until_ready(self, name: str) -> None:
-        self._kubectl(
-            *("wait", "--for=condition=Ready", f"node/{name}", f"--timeout={READY_SECONDS:.0f}s"),
-            timeout_seconds=READY_SECONDS + 10,
+        wait_for(
+            lambda: _ready(self._kubectl.get("node", name)) == "True",
+            f"{name} is ready",
+            poll_seconds=0.5,
         )
 
     def _control(self, *arguments: str) -> str:
@@ -119,7 +126,7 @@ class Nodes:
             check=False,
             capture_output=True,
             text=True,
-            timeout=_CONTROL_SECONDS,
+            timeout=HANG_SECONDS,
             env={**os.environ, **self._cluster.variables(), "PATH": self._cluster.path()},
         )
         assert done.returncode == 0, f"{' '.join(arguments)}: {done.stderr[-2000:]}"

@@ -4,7 +4,12 @@ import json
 
 from tests.cluster.chart import NAMESPACE
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
+from tests.support.patience import wait_for
 
+DEPLOYMENT = "dedupestream-operator"
+
+# An answer from a pod that is going may never come; who asks, asks again.
+_ANSWER_SECONDS = 10.0
 _SELECTOR = "app.kubernetes.io/name=dedupestream,app.kubernetes.io/component=operator"
 
 
@@ -22,6 +27,21 @@ class OperatorPods:
     def running(self) -> list[Object]:
         """Their pods, without those on their way out."""
         return [pod for pod in self.all() if not pod["metadata"].get("deletionTimestamp")]
+
+    def wait_until_available(self) -> None:
+        """Wait until the chart's Deployment is as it is wanted: no older pod is left, and the new ones are ready."""
+
+        def is_available() -> bool:
+            found = self._kubectl.get("deployment", DEPLOYMENT)
+            wanted, status = found["spec"]["replicas"], found.get("status", {})
+            counts = [
+                status.get(f"{name}eplicas", 0)
+                for name in ("r", "readyR", "updatedR", "availableR")
+            ]
+            current = status.get("observedGeneration") == found["metadata"]["generation"]
+            return bool(current and counts == [wanted] * len(counts))
+
+        wait_for(is_available, "the operator is available", poll_seconds=0.5)
 
     def starts(self) -> dict[str, int]:
         """How often each pod's process was started again."""
@@ -49,5 +69,4 @@ class OperatorPods:
 
     def _get(self, pod: str, path: str) -> str:
         proxy = f"/api/v1/namespaces/{self._namespace}/pods/{pod}:8080/proxy"
-        # An answer from a pod that is going may never come.
-        return self._kubectl.raw(f"{proxy}/{path}", timeout_seconds=3)
+        return self._kubectl.raw(f"{proxy}/{path}", timeout_seconds=_ANSWER_SECONDS)

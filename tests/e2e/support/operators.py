@@ -4,20 +4,23 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Self
 
-from tests.cluster.chart import NAMESPACE
+from tests.cluster.chart import LEASE, NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support import operator_process
 from tests.e2e.support.kubectl import Kubectl
+from tests.e2e.support.operator_pods import DEPLOYMENT, OperatorPods
+from tests.e2e.support.stopping_operator import STOPPED
+from tests.support.patience import HANG_SECONDS, patience, wait_for
 from tests.support.processes.loopback import HTTP
 
-_STOP_SECONDS = 15.0
+_STOP_SECONDS = 60.0
 _LOST_ITS_LEASE = "another operator may lead now; this one ends"
 _LAST_LINES = 5
-_DEPLOYMENT = "deployment/dedupestream-operator"
 
 # Tests start hundreds of operators, and importing one takes two CPU seconds: these are forked from a process that has.
 _operators = get_context("forkserver")
@@ -25,7 +28,10 @@ _operators.set_forkserver_preload([operator_process.__name__])
 
 
 class LocalOperator:
-    """An operator for one namespace. Started again, it is the same replica: it has its Lease at once."""
+    """An operator for one namespace. Started again, it is the same replica: it has its Lease at once.
+
+    `has_stopped` tells whether it was seen to be gone after the writes that it was started for.
+    """
 
     def __init__(self, cluster: Environment, namespace: str, log: Path) -> None:
         self._cluster = cluster
@@ -34,6 +40,7 @@ class LocalOperator:
         self._process: ForkServerProcess | None = None
         self._log_begins = 0
         self._stop_after_writes: int | None = None
+        self.has_stopped = False
 
     def start(self, *, stop_after_writes: int | None = None) -> None:
         """Start it; with `stop_after_writes` it is gone right after so many writes to the API server."""
@@ -42,7 +49,7 @@ class LocalOperator:
         arguments = [f"--namespace={self._namespace}", f"--lease-namespace={self._namespace}"]
         arguments += [f"--worker-image={self._cluster.worker_image}", "--identity=here"]
         arguments += ["--worker-probe-port=8081"]  # as the chart's, or each would roll the other's
-        arguments += ["--http=127.0.0.1:0"]  # any free port, which its log names
+        arguments += [LEASE, "--http=127.0.0.1:0"]  # any free port, which its log names
         self._process = _operators.Process(
             target=operator_process.run,
             args=(arguments, self._cluster.kubeconfig, self._log, stop_after_writes),
@@ -56,8 +63,15 @@ class LocalOperator:
         return self._process.exitcode
 
     def assert_runs(self) -> None:
-        """Assert that it runs. If a machine at its limits cost it its Lease, it is started again, as by Kubernetes."""
+        """Assert that it runs; it is started again, as by Kubernetes, if it has stopped as it was to.
+
+        Or if a machine at its limits cost it its Lease.
+        """
         if self.exit_code is None:
+            return
+        if self.exit_code == STOPPED:
+            self.has_stopped = True
+            self.start()
             return
         lines = self._log.read_text().splitlines()[-_LAST_LINES:]
         assert any(_LOST_ITS_LEASE in line for line in lines), f"it ended by itself: {lines}"
@@ -78,14 +92,15 @@ class LocalOperator:
         log = self._log.read_bytes()[self._log_begins :].decode()
         found = re.search(r"HTTP at ([0-9.]+:[0-9]+)", log)
         assert found, f"it does not serve yet: {log}"
-        answer = HTTP.get(f"http://{found[1]}/metrics", timeout=5)
+        answer = HTTP.get(f"http://{found[1]}/metrics", timeout=HANG_SECONDS)
         return answer.raise_for_status().text
 
     def stop(self) -> None:
         """Ask it to stop."""
         if self._process is not None:
             self._process.terminate()
-            self._process.join(_STOP_SECONDS)
+            ended = self._process.sentinel
+            patience(_STOP_SECONDS).wait_for(lambda: wait([ended], 0), poll_seconds=0.05)
             self._process.kill()  # if it is still there
             self._process.join()
             self._process = None
@@ -106,13 +121,12 @@ class LocalOperator:
 @contextmanager
 def chart_at_rest(kubectl: Kubectl) -> Iterator[None]:
     """The chart's operator stopped, so that another one may act; started again at the end."""
-    within = kubectl.within(NAMESPACE)
-    within("scale", _DEPLOYMENT, "--replicas=0")
-    within(
-        "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=operator", "--timeout=60s"
-    )
+    within, operators = kubectl.within(NAMESPACE), OperatorPods(kubectl)
+    scale = ("scale", f"deployment/{DEPLOYMENT}")
+    within(*scale, "--replicas=0")
+    wait_for(lambda: not operators.all(), "the operator is gone", poll_seconds=0.5)
     try:
         yield
     finally:
-        within("scale", _DEPLOYMENT, "--replicas=1")
-        within("rollout", "status", _DEPLOYMENT, "--timeout=120s")
+        within(*scale, "--replicas=1")
+        operators.wait_until_available()

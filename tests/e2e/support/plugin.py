@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.cluster.environment import Environment
 from tests.cluster.paths import REPOSITORY
 from tests.e2e.support.kubectl import Kubectl
+from tests.support.patience import HANG_SECONDS
 
-_SECONDS = 300.0
 _INSTALLED_IN = REPOSITORY / ".venv" / "bin"
 
 
@@ -39,7 +39,7 @@ class Plugin:
             check=False,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=HANG_SECONDS,
             env=self._environment,
         )
 

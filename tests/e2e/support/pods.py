@@ -10,9 +10,8 @@ from typing import Self
 from dedupe_crds.spec.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.stream import ClusterStream
-from tests.support.processes.processes import wait_for
+from tests.support.patience import HANG_SECONDS, wait_for
 
-_STOP_SECONDS = 10.0
 _BETWEEN = "|"  # kubectl makes columns of tabs
 _FIELDS = (
     "{.type}",
@@ -62,7 +61,6 @@ class PodsWatched:
         wait_for(
             lambda: sum(self._ready.values()) == self._stream.partitions,
             "all pods are seen ready",
-            deadline_seconds=30,
         )
         self.most_unready = 0
         return self
@@ -73,11 +71,10 @@ class PodsWatched:
             wait_for(
                 lambda: set(self._uids.values()) == set(self._stream.uids("pods").values()),
                 "the watch has seen all pods",
-                deadline_seconds=30,
             )
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(_STOP_SECONDS)
-        self._thread.join(_STOP_SECONDS)
+        self._process.wait(HANG_SECONDS)
+        self._thread.join(HANG_SECONDS)
 
     def _follow(self) -> None:
         for change, partition, uid, leaving, ready in self._changes():

@@ -16,8 +16,9 @@ from tests.cluster.chart import NAMESPACE, RELEASE
 from tests.cluster.environment import Environment
 from tests.cluster.errors import run
 from tests.cluster.paths import CHART
+from tests.support.patience import HANG_SECONDS
 
-_SECONDS: Final = 180
+_HANGS: Final = f"--timeout={HANG_SECONDS:.0f}s"
 _OLD_VERSION: Final = "0.0.9"
 _OLD_OPERATOR_LACKS: Final = "--worker-image-pull-policy"
 
@@ -44,18 +45,18 @@ class Release:
         `values` are set beside those it has; those it has stay as they are.
         """
         self._helm(
-            *("upgrade", "--install", self.name, chart, "--wait", f"--timeout={_SECONDS}s"),
+            *("upgrade", "--install", self.name, chart, "--wait", _HANGS),
             *("--reset-then-reuse-values", "--values", "-"),
             given=json.dumps(values or {}),
         )
 
     def roll_back(self) -> None:
         """Return to the revision before the last one, and wait until its operator is there."""
-        self._helm("rollback", self.name, "--wait", f"--timeout={_SECONDS}s")
+        self._helm("rollback", self.name, "--wait", _HANGS)
 
     def uninstall(self) -> None:
         """Remove it, and wait until its operator is gone."""
-        self._helm("uninstall", self.name, "--wait", f"--timeout={_SECONDS}s")
+        self._helm("uninstall", self.name, "--wait", _HANGS)
 
     def values(self) -> Values:
         """The values it was given."""
@@ -70,7 +71,7 @@ class Release:
             yield before
         finally:
             self._helm(
-                *("upgrade", "--install", self.name, CHART, "--wait", f"--timeout={_SECONDS}s"),
+                *("upgrade", "--install", self.name, CHART, "--wait", _HANGS),
                 *("--reset-values", "--values", "-"),
                 given=json.dumps(before),
             )
@@ -89,7 +90,7 @@ class Release:
                 *([] if "package" in arguments else ["--namespace", self._namespace]),
             ],
             what=f"helm {arguments[0]}",
-            timeout_seconds=_SECONDS + 60,
+            timeout_seconds=HANG_SECONDS,
             env=self._environment,
             given=given,
         )

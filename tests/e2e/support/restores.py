@@ -11,8 +11,6 @@ from tests.e2e.support.snapshots import partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS
 
-RESTORED_SECONDS = 180.0
-
 
 @contextmanager
 def restored(stream: ClusterStream, partition: int) -> Iterator[None]:
@@ -43,7 +41,7 @@ def wait_until_on_another_volume(stream: ClusterStream, partition: int, old: str
         return now.ready and now.persistent_volume_claim != old
 
     what = f"partition {partition} is ready on another volume than {old}"
-    stream.wait_until(ready, what, deadline_seconds=RESTORED_SECONDS)
+    stream.wait_until(ready, what)
 
 
 def restore_of(stream: ClusterStream, partition: int) -> Restore:

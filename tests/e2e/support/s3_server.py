@@ -14,6 +14,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from tests.e2e.support.kubectl import Kubectl
+from tests.support.patience import HANG_SECONDS
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -24,7 +25,6 @@ SECRET = "bucket"  # noqa: S105 # its name
 _REGION = "us-east-1"
 _KEY = "test"
 _CREDENTIALS = f"[default]\naws_access_key_id = {_KEY}\naws_secret_access_key = {_KEY}\n"
-_HELD_SECONDS = 120.0
 
 
 class S3Server:
@@ -138,5 +138,5 @@ class _Gate:
             method, part = self._held or ("", "")
         if method == environ["REQUEST_METHOD"] and part in environ["PATH_INFO"]:
             waiting.set()
-            opened.wait(_HELD_SECONDS)
+            opened.wait(HANG_SECONDS)
         return self._application(environ, start_response)

@@ -16,9 +16,8 @@ from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.namespaces import SMALL, make_namespace
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.topics import Topics
+from tests.support.patience import wait_for
 from tests.support.traffic.streams import stream_manifest
-
-_DELETE_SECONDS = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +106,7 @@ def _remove(kubectl: Kubectl, namespace: str) -> None:
     """Remove a namespace, its workers first: with pods in it, it waits half of their grace period."""
     within = kubectl.within(namespace)
     within("delete", KIND, "--all", "--wait=false")
-    within(
-        *("wait", "--for=delete", "pods", "--all", f"--timeout={_DELETE_SECONDS:.0f}s"),
-        timeout_seconds=_DELETE_SECONDS + 10,
+    wait_for(
+        lambda: not within.items("pods"), f"{namespace} has no pods any more", poll_seconds=0.5
     )
-    kubectl(
-        *("delete", "namespace", namespace, f"--timeout={_DELETE_SECONDS:.0f}s"),
-        timeout_seconds=_DELETE_SECONDS + 10,
-    )
+    kubectl.remove("namespace", namespace)

@@ -11,11 +11,10 @@ from dedupe_crds.status.stream import PartitionStatus
 from tests.e2e.support.kubectl import Object
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of
+from tests.support.patience import LONGEST_SECONDS
 
 SNAPSHOTS: Final = f"dedupesnapshots.{GROUP}"
 VOLUME_SNAPSHOTS: Final = "volumesnapshots.snapshot.storage.k8s.io"
-
-_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Snapshots:
         return self.wait(name, SnapshotPhase.COMPLETED)
 
     def wait(
-        self, name: str, phase: SnapshotPhase, *, deadline_seconds: float = _SECONDS
+        self, name: str, phase: SnapshotPhase, *, deadline_seconds: float = LONGEST_SECONDS
     ) -> SnapshotStatus:
         """Wait until one is in a phase. Fails at once if it has ended in another."""
 
@@ -82,7 +81,7 @@ class Snapshots:
 
     def delete(self, name: str) -> None:
         """Delete one, and wait until it is gone."""
-        self._kubectl("delete", SNAPSHOTS, name, f"--timeout={_SECONDS:.0f}s")
+        self._kubectl.remove(SNAPSHOTS, name)
 
     def _is_ours(self, found: Object) -> bool:
         name: str = found["spec"]["streamRef"]["name"]

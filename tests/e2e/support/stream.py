@@ -16,10 +16,10 @@ from tests.cluster.chart import operator_diagnostics
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.support.checker.checker import Verdict
 from tests.support.crashes import aftermath
-from tests.support.processes.processes import wait_for
+from tests.support.patience import LONGEST_SECONDS, wait_for
 from tests.support.traffic.streams import TestStream
 
-READY_SECONDS = 120.0
+READY_SECONDS = LONGEST_SECONDS
 """How long a stream may take until all its partitions are ready."""
 
 KIND = f"dedupestreams.{GROUP}"
@@ -71,12 +71,9 @@ class ClusterStream(TestStream):
         annotations = {f"{GROUP}/{name}": value}
         self.kubectl.patch(KIND, self.name, {"metadata": {"annotations": annotations}})
 
-    def delete(self, *, deadline_seconds: float = 120.0) -> None:
+    def delete(self) -> None:
         """Delete it, and wait until it is gone."""
-        self.kubectl(
-            *("delete", KIND, self.name, f"--timeout={deadline_seconds:.0f}s"),
-            timeout_seconds=deadline_seconds + 10,
-        )
+        self.kubectl.remove(KIND, self.name)
 
     # -- what the operator says --------------------------------------------------------------------
 
@@ -235,7 +232,7 @@ class ClusterStream(TestStream):
 
         self.wait_until(holds, f"all partitions are {phase}", deadline_seconds=deadline_seconds)
 
-    def wait_until_passed(self, *, deadline_seconds: float = 120.0) -> None:
+    def wait_until_passed(self, *, deadline_seconds: float = LONGEST_SECONDS) -> None:
         """Wait until all that the input holds now is committed."""
         ends = self.ends()
 

@@ -15,8 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 )
 
 from tests.support.fixtures import HOLDS_ANYTHING
+from tests.support.patience import HANG_SECONDS
 
-_SECONDS = 30.0
+_BROKER_SECONDS = 30.0
 
 
 class Topics:
@@ -31,7 +32,7 @@ class Topics:
         """Create a topic, with Kafka's settings by their names."""
         config = {key: str(value) for key, value in {**HOLDS_ANYTHING, **configs}.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-        _wait(self._admin.create_topics([topic], operation_timeout=_SECONDS).values())
+        _wait(self._admin.create_topics([topic], operation_timeout=_BROKER_SECONDS).values())
         self._created.append(name)
         return name
 
@@ -51,10 +52,12 @@ class Topics:
     def delete_all(self) -> None:
         """Delete those that were created here."""
         if self._created:
-            _wait(self._admin.delete_topics(self._created, operation_timeout=_SECONDS).values())
+            _wait(
+                self._admin.delete_topics(self._created, operation_timeout=_BROKER_SECONDS).values()
+            )
             self._created.clear()
 
 
 def _wait(answers: Iterable[Future[Any]]) -> None:
     for answer in answers:
-        answer.result(_SECONDS)
+        answer.result(HANG_SECONDS)

@@ -13,7 +13,7 @@ from tests.e2e.support.kubectl import KubectlFailed, Object
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.topics import Topics
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
 
 WRONG_PASSWORD = "not-the-password-of-anyone"  # noqa: S105 # of nobody
@@ -223,7 +223,7 @@ def admission_is_denied(world: World) -> Case:
             return "no address for you" in str(error)
         return False
 
-    wait_for(denied, "the policy is in force", deadline_seconds=30, poll_seconds=0.5)
+    wait_for(denied, "the policy is in force", poll_seconds=0.5)
     stream.apply()
 
     def mend() -> None:
@@ -267,7 +267,7 @@ def set_quota(scene: Scene, name: str, hard: Mapping[str, str]) -> None:
         status = scene.kubectl.get("resourcequota", name).get("status", {})
         return bool(status.get("hard") == hard and status.get("used"))
 
-    wait_for(holds, f"quota {name} holds", deadline_seconds=60, poll_seconds=0.5)
+    wait_for(holds, f"quota {name} holds", poll_seconds=0.5)
 
 
 def default_storage_class(scene: Scene) -> Object:

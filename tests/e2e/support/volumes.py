@@ -6,14 +6,13 @@ from uuid import uuid4
 
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.stream import ClusterStream
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 
 CLAIMS: Final = "persistentvolumeclaims"
 
 _SNAPSHOTS: Final = "volumesnapshots.snapshot.storage.k8s.io"
 _CONTENTS: Final = "volumesnapshotcontents.snapshot.storage.k8s.io"
 _STATE: Final = "/var/lib/dedupestream/state"
-_SECONDS: Final = 120.0
 
 # Of each SST the middle; `apart` first makes it a file of its own, so that a checkpoint's hard link stays whole.
 _DAMAGE: Final = """
@@ -82,7 +81,6 @@ def lose_volume(stream: ClusterStream, partition: int) -> str:
     stream.wait_until(
         lambda: stream.kubectl.find("persistentvolume", volume) is None,
         f"volume {volume} is gone",
-        deadline_seconds=_SECONDS,
     )
     return claim
 
@@ -117,7 +115,7 @@ def lose_copy(stream: ClusterStream, volume_snapshot: str) -> None:
         lambda: (stream.kubectl.get(_SNAPSHOTS, second).get("status") or {}).get("readyToUse"),
         f"{second} is ready",
     )
-    stream.kubectl("delete", _SNAPSHOTS, second, f"--timeout={_SECONDS:.0f}s")
+    stream.kubectl.remove(_SNAPSHOTS, second)
     stream.wait_until(
         lambda: stream.kubectl.find(_CONTENTS, second) is None, f"the copy of {second} is gone"
     )
@@ -167,7 +165,6 @@ def run_on_volumes(stream: ClusterStream, claims: list[str], program: str) -> st
         wait_for(
             lambda: _phase(stream.kubectl, name) in {"Succeeded", "Failed"},
             f"{stream.namespace}/{name} has run",
-            deadline_seconds=_SECONDS,
             poll_seconds=0.5,
             explain=lambda: _said(stream.kubectl, name),
         )

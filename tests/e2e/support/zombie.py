@@ -9,7 +9,7 @@ import psutil
 from tests.cluster.paths import cluster_dir
 from tests.e2e.support.kubectl import Object
 from tests.e2e.support.nodes import Nodes
-from tests.support.processes.processes import wait_for
+from tests.support.patience import wait_for
 
 _FENCED_SECONDS = 60.0
 

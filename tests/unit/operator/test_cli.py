@@ -54,6 +54,16 @@ def test_without_cluster_scope_there_is_no_failover(started: list[OperatorConfig
     assert [(each.failover, each.cluster_scope) for each in started] == [(False, False)]
 
 
+def test_the_lease_is_valid_for_as_long_as_is_asked_for_and_not_for_less_than_renewals_take(
+    started: list[OperatorConfig],
+) -> None:
+    runner = CliRunner()
+    assert runner.invoke(cli.main, REQUIRED).exit_code == 0
+    assert runner.invoke(cli.main, [*REQUIRED, "--lease-seconds=60"]).exit_code == 0
+    assert [each.lease_seconds for each in started] == [15, 60]
+    assert runner.invoke(cli.main, [*REQUIRED, "--lease-seconds=14"]).exit_code == 2
+
+
 def test_a_bad_default_of_pods_is_refused_by_name(started: list[OperatorConfig]) -> None:
     bad = '{"volumes": [{"name": "state", "emptyDir": {}}]}'
     answer = CliRunner().invoke(cli.main, [*REQUIRED, f"--worker-pod={bad}"])

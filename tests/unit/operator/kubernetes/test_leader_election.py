@@ -25,7 +25,7 @@ from tests.unit.operator.waits import until
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/system/leases"
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
-Enter = Callable[[str], "Candidate"]
+Enter = Callable[..., "Candidate"]
 
 
 class FakeLeases:
@@ -134,10 +134,7 @@ class Candidate(Leadership):
 
 @pytest.fixture
 def leases(monkeypatch: pytest.MonkeyPatch) -> FakeLeases:
-    # A Lease that does not run out while a test lasts, however slow the machine is.
     for name, seconds in (
-        ("LEASE_SECONDS", 12_000),
-        ("_RENEW_DEADLINE_SECONDS", 10_000),
         ("_RETRY_SECONDS", 1),
         ("_MARGIN_SECONDS", 1.0),
         ("_REQUEST_TIMEOUT", (HANG_SECONDS, HANG_SECONDS)),
@@ -153,7 +150,8 @@ def enter(leases: FakeLeases) -> Iterator[Enter]:
         configuration = client.Configuration(host=address)
         configuration.retries = False
 
-        def make(identity: str) -> Candidate:
+        # A Lease that does not run out while a test lasts, however slow the machine is.
+        def make(identity: str, lease_seconds: int = 120) -> Candidate:
             config = OperatorConfig(
                 release=RELEASE,
                 namespaces=(),
@@ -163,6 +161,7 @@ def enter(leases: FakeLeases) -> Iterator[Enter]:
                 lease_namespace="system",
                 lease_name="dedupestream-operator",
                 identity=identity,
+                lease_seconds=lease_seconds,
             )
             candidates.append(Candidate(config, configuration))
             candidates[-1].start()
@@ -223,10 +222,9 @@ def test_a_lease_that_is_given_back_is_taken_at_once(enter: Enter, leases: FakeL
 
 
 def test_who_gave_the_lease_back_does_not_take_it_again_and_is_not_told_of_a_loss(
-    enter: Enter, leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+    enter: Enter, leases: FakeLeases
 ) -> None:
-    monkeypatch.setattr(module, "_RENEW_DEADLINE_SECONDS", 1.5)
-    first = enter("first")
+    first = enter("first", lease_seconds=2)
     assert first.acquired.wait(HANG_SECONDS)
     first.release()
     until(lambda: first.out)
@@ -256,12 +254,10 @@ def test_a_leader_that_finds_another_holder_may_not_write_any_more(
 
 @pytest.mark.parametrize("slow_seconds", [0.0, 0.7])
 def test_a_leader_that_cant_renew_may_not_write_any_more_and_is_told(
-    enter: Enter, leases: FakeLeases, monkeypatch: pytest.MonkeyPatch, slow_seconds: float
+    enter: Enter, leases: FakeLeases, slow_seconds: float
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 2)
-    monkeypatch.setattr(module, "_RENEW_DEADLINE_SECONDS", 1.5)
     leases.slow_seconds = slow_seconds
-    first = enter("first")
+    first = enter("first", lease_seconds=2)
     assert first.acquired.wait(HANG_SECONDS)
     leases.away = True
     leads = True

@@ -127,6 +127,16 @@ def test_a_cycle_through_three_modules_and_two_packages_is_named_in_its_order(
     assert all(following[importer] == imported for importer, imported in pairwise(cycle))
 
 
+def test_each_of_two_cycles_is_found(tmp_path: Path) -> None:
+    files = worker(
+        a="from dedupe_worker import b",
+        b="from dedupe_worker import a",
+        c="from dedupe_worker import d",
+        d="from dedupe_worker import c",
+    )
+    assert len(findings(tmp_path, files)) == 2
+
+
 def test_a_package_that_names_what_its_modules_define_makes_no_cycle(tmp_path: Path) -> None:
     files = {
         **worker(

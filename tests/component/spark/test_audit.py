@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
@@ -158,6 +158,14 @@ SPOILED: Sequence[tuple[Callable[[list[Message]], list[Message]], dict[str, int]
 )
 
 
+# No worker recognises these copies, so the clean topic has each order once in each of its partitions.
+ACROSS = [
+    replace(order(SEED, 20_000 + number), partition=partition)
+    for number, partitions in enumerate(((0, 1), (2, 0, 1, 1), (2,)))
+    for partition in partitions
+]
+
+
 @pytest.mark.proof
 def test_a_seeded_defect_is_told_and_nothing_else(
     spark: SparkSession, streams: CreateStream
@@ -175,10 +183,14 @@ def test_a_seeded_defect_is_told_and_nothing_else(
         ]
 
     cases = range(len(SPOILED))
+    across = moved(ACROSS, len(SPOILED))
     stream = filled(
-        streams(partitions=PARTITIONS * len(SPOILED)),
-        [message for case in cases for message in moved(RAW, case)],
-        [message for case in cases for message in moved(SPOILED[case][0](list(CLEAN)), case)],
+        streams(partitions=PARTITIONS * len(SPOILED) + 3),
+        [*(message for case in cases for message in moved(RAW, case)), *across],
+        [
+            *(m for case in cases for m in moved(SPOILED[case][0](list(CLEAN)), case)),
+            *without_repeats(across),
+        ],
     )
 
     result = judged(spark, stream)
@@ -190,136 +202,89 @@ def test_a_seeded_defect_is_told_and_nothing_else(
     assert reported == {spoil.__name__: expected for spoil, expected in SPOILED}
     assert not result.is_clean
     assert len(result.examples) == result.total.defects
+    of_across = result.partitions[PARTITIONS * len(SPOILED) :]
+    assert defects(*of_across) == {"duplicated": 3}
+    assert sum(each.duplicated_in_another_partition for each in of_across) == 3
+    assert sum(each.repeats_in_another_partition for each in of_across) == 3
+    assert sum(each.unique_ids for each in of_across) == 3
+    assert sum(each.repeats for each in of_across) == 4
+    assert sum(each.removed for each in of_across) == 1
+    shown = [found for found in result.examples if found.other_partition is not None]
+    assert len(shown) == 3
+    assert all(found.other_partition != found.partition for found in shown)
 
 
-def test_what_is_counted_are_records_not_offsets(
+def test_records_are_counted_and_repeats_have_a_delay_and_a_distance_to_their_first_copy(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    stream = filled(streams(partitions=PARTITIONS), RAW, CLEAN)
-
-    result = judged(spark, stream)
-
-    with_id = [message for message in RAW if message.key]
-    unique = {(message.partition, message.key) for message in with_id}
-    repeats = len(with_id) - len(unique)
-    assert result.total.raw_records == len(RAW)
-    assert result.total.clean_records == len(CLEAN)
-    assert result.total.unique_ids == len(unique)
-    assert result.total.without_id == 3
-    assert result.total.removed == result.total.repeats == repeats > 0
-    assert result.duplicate_rate == repeats / len(RAW)
-    assert sum(part.records for part in result.delay.bins) == repeats
-    assert sum(part.raw for part in result.timeline) == len(RAW)
-    assert sum(part.clean for part in result.timeline) == len(CLEAN)
-
-
-def test_delay_and_distance_of_a_repeat_are_those_to_its_first_copy(
-    spark: SparkSession, streams: CreateStream
-) -> None:
+    """Count records, not offsets: the clean topic has an aborted attempt and markers, too."""
     first, other = order(SEED, 0), order(SEED, 1)
     later = [replace(first, timestamp_ms=START_MS + after) for after in (5, 2_000)]
-    raw = [replace(first, timestamp_ms=START_MS), other, later[0], other, later[1]]
+    without_id = replace(order(SEED, 2), key=None)
+    raw = [
+        *(replace(first, timestamp_ms=START_MS), other, later[0], other, later[1]),
+        *(without_id, without_id),
+    ]
     stream = filled(streams(), raw, without_repeats(raw))
 
     result = judged(spark, stream)
 
+    assert defects(result.total) == {}
+    assert (result.total.raw_records, result.total.clean_records) == (7, 4)
+    assert (result.total.unique_ids, result.total.without_id) == (2, 2)
+    assert result.total.removed == result.total.repeats == 3
+    assert result.duplicate_rate == 3 / 7
+    assert sum(part.raw for part in result.timeline) == 7
+    assert sum(part.clean for part in result.timeline) == 4
     assert (result.delay.p50, result.delay.maximum) == (5, 2_000)
     assert (result.distance.p50, result.distance.maximum) == (2, 4)
+    assert sum(part.records for part in result.delay.bins) == 3
     assert [(part.low <= 2_000 < part.high) for part in result.delay.bins] == [False, False, True]
 
 
-def test_copies_in_several_partitions_are_duplicated(
+def test_a_running_stream_is_judged_up_to_what_it_has_committed(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    """No worker recognises them, so the clean topic has each of these orders once in each partition."""
-    scattered = [replace(m, partition=number % 3) for number, m in enumerate(RAW[:20])]
-    raw = [*scattered, *(replace(m, partition=(m.partition + 1) % 3) for m in scattered[:5])]
-    stream = filled(streams(partitions=3), raw, without_repeats(raw))
-
-    result = judged(spark, stream)
-
-    partitions = partitions_of_ids(raw)
-    across = sum(len(found) - 1 for found in partitions.values())
-    assert across >= 5
-    assert defects(result.total) == {"duplicated": across}
-    assert result.total.duplicated_in_another_partition == across
-    assert result.total.repeats_in_another_partition == across
-    assert result.total.unique_ids == len(partitions)
-    assert result.total.repeats == len(raw) - len(partitions)
-    assert result.total.removed == result.total.repeats - across
-    assert len(result.examples) == across
-    assert all(found.other_partition not in {None, found.partition} for found in result.examples)
-
-
-def partitions_of_ids(messages: Sequence[Message]) -> dict[bytes, set[int]]:
-    """Return the partitions to which each key was sent."""
-    found: dict[bytes, set[int]] = {}
-    for message in messages:
-        if message.key:
-            found.setdefault(message.key, set()).add(message.partition)
-    return found
-
-
-@pytest.mark.matrix  # the observed stream of test_audit_partitions.py
-def test_copies_in_several_partitions_of_an_observed_stream_are_counted_and_no_defect(
-    spark: SparkSession, streams: CreateStream
-) -> None:
-    raw = [order(SEED, 0), replace(order(SEED, 0), partition=1)]
-    stream = filled(streams(partitions=2, mode="Observe"), raw, raw)
-
-    result = judged(spark, stream)
-
-    assert result.is_clean
-    assert result.total.repeats_in_another_partition == 1
-    assert len(result.advice) == 1
-
-
-def test_an_open_transaction_in_the_clean_topic_is_waited_for(
-    spark: SparkSession, streams: CreateStream
-) -> None:
-    stream = streams(partitions=PARTITIONS)
-    stream.send(RAW)
-    sender = Sender(stream.bootstrap_servers, stream.output_topic, transactional_id=stream.name)
-    for message in CLEAN:
+    """Partition 0 is committed up to 7, 1 not at all; what belongs to 2 is in an open transaction."""
+    stream = streams(partitions=3)
+    first, uncommitted, open_ = (
+        [replace(order(SEED, number), partition=partition) for number in numbers]
+        for partition, numbers in enumerate((range(10), range(10, 13), range(13, 15)))
+    )
+    stream.send([*first, *uncommitted, *open_])
+    # Number 6 is lost: it is committed as processed, and not in the clean topic.
+    commit_like_a_worker(stream, first[:6], {0: 7, 2: len(open_)})
+    # One that is ahead of what was committed when the audit looked, as in a running stream.
+    produce_in_transaction(stream.bootstrap_servers, stream.output_topic, first[7:8], commit=True)
+    sender = Sender(
+        stream.bootstrap_servers, stream.output_topic, transactional_id=f"{stream.name}-open"
+    )
+    for message in open_:
         sender.send(message)
     sender.flush()
-
     closing = Timer(1.0, sender.end_transaction, kwargs={"commit": True})
     closing.start()
 
-    result = judged(spark, stream)
-
+    running = judged(spark, stream, up_to_committed=True)
     closing.join()
-    assert defects(result.total) == {}
-    assert result.total.clean_records == len(CLEAN)
+    ended = judged(spark, stream)
 
-
-def test_what_the_stream_has_not_reached_is_pending_and_not_lost(
-    spark: SparkSession, streams: CreateStream
-) -> None:
-    stream = streams()
-    raw = [order(SEED, number) for number in range(10)]
-    stream.send(raw)
-    producer = Producer(
-        {"bootstrap.servers": stream.bootstrap_servers, "transactional.id": stream.name}
-    )
-    commit_like_a_worker(producer, stream, raw[:6], next_offset=7)
-    # One that is ahead of what was committed when the audit looked, as in a running stream.
-    produce_in_transaction(stream.bootstrap_servers, stream.output_topic, raw[7:8], commit=True)
-
-    running, ended = judged(spark, stream, up_to_committed=True), judged(spark, stream)
-
-    assert running.total.pending == 3
-    assert defects(running.total) == {
-        "lost": 1
-    }  # number 6: committed as processed, and not in clean
+    assert running.total.clean_records == 6 + 1 + len(open_)
+    assert [each.pending for each in running.partitions] == [3, len(uncommitted), 0]
+    assert running.total.judged_records == 7 + len(open_)
+    assert [defects(each) for each in running.partitions] == [{"lost": 1}, {}, {}]
     assert [example.raw_offset for example in running.examples] == [6]
-    assert defects(ended.total) == {"lost": 3}
+    [warning] = running.warnings
+    assert f"{stream.input_topic}/1" in warning
+    assert [defects(each) for each in ended.partitions] == [{"lost": 3}, {"lost": 3}, {}]
 
 
 def commit_like_a_worker(
-    producer: Producer, stream: TestStream, passed: Sequence[Message], next_offset: int
+    stream: TestStream, passed: Sequence[Message], next_offsets: Mapping[int, int]
 ) -> None:
+    producer = Producer(
+        {"bootstrap.servers": stream.bootstrap_servers, "transactional.id": stream.name}
+    )
     consumer = Consumer({"bootstrap.servers": stream.bootstrap_servers, "group.id": stream.group})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -332,9 +297,8 @@ def commit_like_a_worker(
             headers=list(message.headers),
             timestamp=message.timestamp_ms or 0,
         )
-    producer.send_offsets_to_transaction(
-        [TopicPartition(stream.input_topic, 0, next_offset)], consumer.consumer_group_metadata()
-    )
+    places = [TopicPartition(stream.input_topic, *each) for each in next_offsets.items()]
+    producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata())
     producer.commit_transaction(30)
     consumer.close()
 
@@ -351,33 +315,14 @@ def test_a_group_without_offsets_is_refused_with_what_to_do(
         judged(spark, stream, up_to_committed=True)
 
 
-def test_a_partition_without_an_offset_is_named_as_not_judged(
-    spark: SparkSession, streams: CreateStream
-) -> None:
-    stream = streams(partitions=2)
-    raw = [replace(order(SEED, number), partition=number % 2) for number in range(6)]
-    stream.send(raw)
-    producer = Producer(
-        {"bootstrap.servers": stream.bootstrap_servers, "transactional.id": stream.name}
-    )
-    commit_like_a_worker(producer, stream, raw[::2], next_offset=3)
-
-    result = judged(spark, stream, up_to_committed=True)
-
-    assert result.is_clean
-    assert (result.total.judged_records, result.total.pending) == (3, 3)
-    [warning] = result.warnings
-    assert f"{stream.input_topic}/1" in warning
-
-
 def test_with_nothing_in_the_topics_nothing_is_judged(
     spark: SparkSession, streams: CreateStream
 ) -> None:
+    """Also up to what is committed: a group without offsets is right there."""
     stream = streams(partitions=PARTITIONS)
 
-    result = judged(spark, stream)
+    result = judged(spark, stream, up_to_committed=True)
 
-    assert judged(spark, stream, up_to_committed=True).outcome is Outcome.NOTHING_JUDGED
     assert result.outcome is Outcome.NOTHING_JUDGED
     assert not result.is_clean
     assert [partition.partition for partition in result.partitions] == [0, 1]
@@ -426,14 +371,22 @@ def test_hostile_records_are_told_apart_as_the_manifest_says(
 def test_a_stream_that_only_observes_has_to_pass_every_copy(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    lacking_one = RAW[:30] + RAW[31:]
-    stream = filled(streams(partitions=PARTITIONS, mode="Observe"), RAW, lacking_one)
+    """The clean topic lacks a copy in partitions 0 and 1; 2 and 3 have copies of one order."""
+    across = [replace(order(SEED, 1_000), partition=partition) for partition in (2, 3)]
+    stream = filled(
+        streams(partitions=4, mode="Observe"),
+        [*RAW, *across],
+        [*RAW[:30], *RAW[31:], *across],
+    )
 
     result = judged(spark, stream)
 
     # The later copies of a message move up by one place: so the last copy is missing.
-    assert result.total.lost == 1
+    assert [sum(each.lost for each in result.partitions[at : at + 2]) for at in (0, 2)] == [1, 0]
+    assert defects(*result.partitions[2:]) == {}
     assert result.total.removed == result.total.duplicated == 0
+    assert result.total.repeats_in_another_partition == 1
+    assert len(result.advice) == 1
 
 
 def test_a_broker_that_is_not_there_is_told_in_bounded_time(

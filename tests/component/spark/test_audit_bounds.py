@@ -1,6 +1,6 @@
 """The audit of real topics whose input or output does not begin with the first record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,10 +10,13 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
+from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import RequestRefused
-from dedupe_pipeline.jobs.audit import AuditResult, Outcome, audit
+from dedupe_pipeline.jobs.audit import AuditResult, audit
 from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
 from dedupe_pipeline.jobs.audit.excuses import EXCUSES
+from dedupe_pipeline.jobs.audit.ranges import ranges_to_audit
+from dedupe_pipeline.jobs.audit.result import PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
@@ -49,10 +52,29 @@ def filled(
     return stream
 
 
-def delete_before(stream: TestStream, topic: str, offset: int) -> None:
-    """Delete the oldest records, as retention does."""
+def in_partition(partition: int, messages: Sequence[Message]) -> list[Message]:
+    """Return the messages in a partition, with ids of its own."""
+    return [
+        replace(each, partition=partition, key=b"%d/%b" % (partition, each.key or b""))
+        for each in messages
+    ]
+
+
+def filled_partitions(streams: CreateStream, cleans: Sequence[Sequence[Message]]) -> TestStream:
+    """Send RAW to each partition, and one of `cleans` to its output."""
+    return filled(
+        streams(partitions=len(cleans)),
+        [m for number, clean in enumerate(cleans) for m in in_partition(number, clean)],
+        [m for number in range(len(cleans)) for m in in_partition(number, RAW)],
+    )
+
+
+def delete_before(stream: TestStream, topic: str, offsets: Mapping[int, int]) -> None:
+    """Delete the oldest records of partitions, as retention does."""
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
-    for done in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+    for done in admin.delete_records(
+        [TopicPartition(topic, *at) for at in offsets.items()]
+    ).values():
         done.result(HANG_SECONDS)
 
 
@@ -60,9 +82,9 @@ def judged(spark: SparkSession, stream: TestStream, bounds: Bounds | None = None
     return audit(spark, load_manifest(stream.manifest), bounds=bounds or Bounds())
 
 
-def counts(result: AuditResult) -> dict[str, int]:
+def counts(result: PartitionAudit) -> dict[str, int]:
     names = (*DEFECTS, *EXCUSES)
-    return {name: getattr(result.total, name) for name in names if getattr(result.total, name)}
+    return {name: getattr(result, name) for name in names if getattr(result, name)}
 
 
 def without(number: int) -> list[Message]:
@@ -73,64 +95,57 @@ def since(hour: int) -> Bounds:
     return Bounds(since=datetime.fromtimestamp((START_MS + hour * HOUR) / 1000, UTC))
 
 
-@pytest.mark.matrix  # the deleted output
-@pytest.mark.parametrize(
-    ("clean", "defects"),
-    [
-        (CLEAN, {}),
-        (
-            [*without(15), at(40, hour=1), REPEATS[1]],
-            {"lost": 1, "foreign": 1, "duplicated": 1},
-        ),
-    ],
-    ids=["healthy", "one of each defect"],
-)
-def test_deleted_input_excuses_its_output_and_nothing_else(
-    spark: SparkSession, streams: CreateStream, clean: list[Message], defects: dict[str, int]
-) -> None:
-    stream = filled(streams(), clean)
-    delete_before(stream, stream.input_topic, CUT)
-
-    result = judged(spark, stream)
-
-    assert counts(result) == {"before_input": 9, **defects}
-    assert result.total.raw_records == len(RAW) - CUT
-    # Without the repeat that equals order 4, so that one is of before as well.
-    assert counts(judged(spark, stream, since(100))) == {"before_input": 10, **defects}
-
-
-def test_deleted_output_excuses_its_input_and_nothing_else(
+def test_deleted_records_excuse_their_twins_and_nothing_else(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    healthy, lossy = filled(streams(), CLEAN), filled(streams(), without(15))
-    for stream in (healthy, lossy):
-        delete_before(stream, stream.output_topic, CUT)
+    """Of partitions 0 and 1 the old input was deleted, of 2 and 3 the old output; 1 and 3 have defects."""
+    of_each_defect = [*without(15), at(40, hour=1), REPEATS[1]]
+    stream = filled_partitions(streams, [CLEAN, of_each_defect, CLEAN, without(15)])
+    delete_before(stream, stream.input_topic, {0: CUT, 1: CUT})
+    delete_before(stream, stream.output_topic, {2: CUT, 3: CUT})
+    defects = {"lost": 1, "foreign": 1, "duplicated": 1}
 
-    # With the repeat of order 4 that stands before the first one whose output is there.
-    assert counts(judged(spark, healthy)) == {"before_output": 11}
-    assert counts(judged(spark, lossy)) == {"before_output": 11, "lost": 1}
+    result = judged(spark, stream)
+    bounded = judged(spark, stream, since(100))
+
+    # The output of 9, because order 4 is in the input again. The input of 10 and the repeat of order 4, which stands
+    # before the first one whose output is there.
+    assert [counts(each) for each in result.partitions] == [
+        {"before_input": 9},
+        {"before_input": 9, **defects},
+        {"before_output": 11},
+        {"before_output": 11, "lost": 1},
+    ]
+    assert [each.raw_records for each in result.partitions] == [len(RAW) - CUT] * 2 + [len(RAW)] * 2
+    # Without the repeat that equals order 4, so that one is of before as well.
+    assert [counts(each) for each in bounded.partitions[:2]] == [
+        {"before_input": 10},
+        {"before_input": 10, **defects},
+    ]
 
 
 def test_offsets_bound_what_is_judged_at_both_ends(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    stream = filled(streams(), without(18))
+    stream = filled_partitions(streams, [without(18)] * 2)
+    spans = dict(map(parse_span, (f"0:{CUT}-17", f"{stream.input_topic}/1:17-")))
 
-    def part(text: str) -> AuditResult:
-        return judged(spark, stream, Bounds(spans=dict([parse_span(text)])))
+    before, after = judged(spark, stream, Bounds(spans=spans)).partitions
 
-    before, after = part(f"0:{CUT}-17"), part(f"{stream.input_topic}/0:17-")
-
-    assert (before.outcome, before.total.judged_records) == (Outcome.CLEAN, 7)
+    assert (before.defects, before.judged_records) == (0, 7)
     assert counts(after)["lost"] == 1
     with pytest.raises(RequestRefused, match="no input has that partition"):
-        part("1:0-5")
+        judged(spark, stream, Bounds(spans=dict([parse_span("2:0-5")])))
 
 
-def test_a_time_after_all_records_leaves_nothing_to_judge(
-    spark: SparkSession, streams: CreateStream
-) -> None:
-    assert judged(spark, filled(streams(), CLEAN), since(1_000)).outcome is Outcome.NOTHING_JUDGED
+def test_a_time_after_all_records_leaves_nothing_to_read(streams: CreateStream) -> None:
+    stream = load_manifest(filled(streams(), CLEAN).manifest)
+
+    ranges = ranges_to_audit(
+        KafkaConnection.of(stream), stream, up_to_committed=False, bounds=since(1_000)
+    )
+
+    assert [each.lows for each in ranges.raw] == [each.ends for each in ranges.raw]
 
 
 def test_a_table_may_forget_only_as_many_as_its_size_says(
@@ -139,12 +154,11 @@ def test_a_table_may_forget_only_as_many_as_its_size_says(
     """Of repeats that come at once a table of 65,536 slots forgets hardly any."""
     table = {"store": {"type": "InverseBloom", "inverseBloom": {"slots": 65_536}}}
     raw = [message for message in CLEAN for _ in range(2)]
-    make: Callable[[Sequence[Message]], AuditResult] = lambda clean: judged(  # noqa: E731 (two calls of a line)
-        spark, filled(streams(**table), clean, raw)
+
+    one, all_of_them = (
+        judged(spark, filled(streams(**table), clean, raw)) for clean in ([CLEAN[0], *CLEAN], raw)
     )
 
-    one, all_of_them = make([CLEAN[0], *CLEAN]), make(raw)
-
-    assert counts(one) == {"forgotten": 1}
-    assert counts(all_of_them) == {"duplicated": len(CLEAN)}
+    assert counts(one.total) == {"forgotten": 1}
+    assert counts(all_of_them.total) == {"duplicated": len(CLEAN)}
     assert "of this size forgets" in all_of_them.warnings[0]

@@ -19,7 +19,7 @@ from dedupe_crds.spec.topics import IdSource
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit import repartitioned, verdicts
 from dedupe_pipeline.jobs.audit.corrections import corrected
-from dedupe_pipeline.jobs.audit.excuses import Facts, most_forgotten
+from dedupe_pipeline.jobs.audit.excuses import Facts
 from dedupe_pipeline.jobs.audit.identity import with_identity
 from dedupe_pipeline.jobs.audit.positions import in_task
 from dedupe_pipeline.jobs.audit.told_ids import ToldIds
@@ -197,6 +197,39 @@ FORGOTTEN = {
 }
 
 
+SIZE = {
+    "again after so many others": Case(
+        raw="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
+        clean="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
+        expected={"kept": 4, "beyond_window": 1, "duplicated": 1},
+    ),
+}
+# First of the cases, so that its ids are those of `told`.
+TOLD = {
+    "an id of before, one that was forgotten once, and others": Case(
+        raw="a0@1 k0@1 b0@1 x0@1 a1@1 a2@1 b1@1 k1@1",
+        clean="a0@1 b0@1 a1@1 a2@1 b1@1",
+        expected={
+            "kept": 2,
+            "known_before": 1,
+            "removed": 1,
+            "lost": 1,
+            "forgotten_on_request": 1,
+            "duplicated": 2,
+        },
+    )
+}
+
+
+def told(spark: SparkSession) -> Facts:
+    """Return the facts about `TOLD` if it is the first case, and of a window."""
+    return Facts(
+        max_age_ms=28 * DAY,
+        known=spark.createDataFrame([(b"0/k",)], "ident BINARY"),
+        forgotten=spark.createDataFrame([(b"0/a", 1)], "ident BINARY, times BIGINT"),
+    )
+
+
 _RAW = ("unique_ids", "repeats", "without_id", "before_output")
 
 
@@ -251,66 +284,21 @@ def found(
 @pytest.mark.parametrize(
     ("cases", "facts"),
     [
-        (BEFORE | EQUAL, Facts(max_age_ms=28 * DAY)),
-        (BEYOND, Facts(max_age_ms=28 * DAY)),
-        (FORGOTTEN, Facts(slots=1024)),
+        (TOLD | BEFORE | EQUAL | BEYOND, told),
+        (FORGOTTEN, lambda _: Facts(slots=1024)),
+        matrix(SIZE, lambda _: Facts(max_age_ms=28 * DAY, most_between=3)),
     ],
-    ids=["deleted", "window", "table"],
+    ids=["told, deleted and window", "table", "size of a window"],
 )
 def test_each_excuse_counts_and_its_twin_is_a_defect(
-    spark: SparkSession, cases: dict[str, Case], facts: Facts
+    spark: SparkSession, cases: dict[str, Case], facts: Callable[[SparkSession], Facts]
 ) -> None:
-    verdict, counts = found(spark, list(cases.values()), facts)
+    verdict, counts = found(spark, list(cases.values()), facts(spark))
 
     assert dict(zip(cases, verdict, strict=True)) == {n: c.expected for n, c in cases.items()}
     for each, row in zip(verdict, counts, strict=True):
         raw = sum(row[name] for name in _RAW)  # type: ignore[misc]
         assert raw == row["raw_records"], each
-
-
-@pytest.mark.matrix  # the age of a window
-def test_the_size_of_a_window_excuses_what_comes_after_so_many_others(spark: SparkSession) -> None:
-    case = Case(
-        raw="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
-        clean="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
-        expected={"kept": 4, "beyond_window": 1, "duplicated": 1},
-    )
-
-    verdict, _ = found(spark, [case], Facts(max_age_ms=28 * DAY, most_between=3))
-
-    assert verdict == [case.expected]
-
-
-TOLD = {
-    "an id of before, one that was forgotten once, and others": Case(
-        raw="a0@1 k0@1 b0@1 x0@1 a1@1 a2@1 b1@1 k1@1",
-        clean="a0@1 b0@1 a1@1 a2@1 b1@1",
-        expected={
-            "kept": 2,
-            "known_before": 1,
-            "removed": 1,
-            "lost": 1,
-            "forgotten_on_request": 1,
-            "duplicated": 2,
-        },
-    )
-}
-
-
-def told(spark: SparkSession) -> Facts:
-    """Return the facts about `TOLD`."""
-    return Facts(
-        max_age_ms=28 * DAY,
-        known=spark.createDataFrame([(b"0/k",)], "ident BINARY"),
-        forgotten=spark.createDataFrame([(b"0/a", 1)], "ident BINARY, times BIGINT"),
-    )
-
-
-@pytest.mark.matrix  # the told ids with a repartition
-def test_only_the_ids_that_are_told_are_excused(spark: SparkSession) -> None:
-    verdict, _ = found(spark, list(TOLD.values()), told(spark))
-
-    assert verdict == [case.expected for case in TOLD.values()]
 
 
 @pytest.mark.parametrize(
@@ -346,12 +334,6 @@ def test_told_ids_are_those_of_the_records(
     assert [row["times"] for row in forgotten.where(F.col("ident") == F.lit(ident)).collect()] == [
         2
     ]
-
-
-@pytest.mark.matrix  # the table of test_audit_bounds.py
-def test_a_table_forgets_as_many_as_its_size_says_and_no_more() -> None:
-    assert most_forgotten(0.001) == 2
-    assert 1_000 < most_forgotten(1_000) < 1_200
 
 
 ORIGINS = {
@@ -400,11 +382,10 @@ ORIGINS = {
 @pytest.mark.parametrize(
     ("origins", "facts"),
     [
-        (ORIGINS, lambda _: Facts(max_age_ms=28 * DAY)),
+        (TOLD | ORIGINS, told),
         matrix(FORGOTTEN, lambda _: Facts(slots=1024)),
-        (TOLD, told),
     ],
-    ids=["deleted and window", "table", "told"],
+    ids=["told, deleted and window", "table"],
 )
 def test_each_excuse_and_its_twin_with_a_repartition(
     spark: SparkSession, origins: dict[str, Case], facts: Callable[[SparkSession], Facts]

@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
-import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from dedupe_pipeline.jobs.audit import statistics, verdicts
@@ -32,9 +31,6 @@ class Case:
     clean: Sequence[Place]
     expected: Sequence[tuple[int, str] | tuple[int, str, int]]
     has_id: bool = True
-    removes: bool = True
-    pending: frozenset[int] = field(default_factory=frozenset)
-    """Partitions whose raw copies were not processed yet."""
 
 
 CASES = {
@@ -94,16 +90,14 @@ CASES = {
         expected=[(0, "altered"), (1, "duplicated", 0)],
     ),
     "not processed yet in the other partition": Case(
-        raw=[(0, "a"), (1, "a")],
-        clean=[(0, "a")],
-        expected=[(0, "kept"), (1, "pending")],
-        pending=frozenset({1}),
+        raw=[(3, "a"), (4, "a")],
+        clean=[(3, "a")],
+        expected=[(3, "kept"), (4, "pending")],
     ),
     "not processed yet in its first partition": Case(
-        raw=[(0, "a"), (1, "a")],
-        clean=[(1, "a")],
-        expected=[(0, "pending"), (1, "kept")],
-        pending=frozenset({0}),
+        raw=[(4, "a"), (3, "a")],
+        clean=[(3, "a")],
+        expected=[(4, "pending"), (3, "kept")],
     ),
     "without an id, sent twice to one partition": Case(
         raw=[(0, "a"), (0, "a")],
@@ -179,26 +173,18 @@ def expected(cases: Mapping[str, Case]) -> dict[str, Counter[object]]:
     return {name: Counter(case.expected) for name, case in cases.items()}
 
 
-PROCESSED = {name: case for name, case in CASES.items() if not case.pending}
-END = dict.fromkeys(range(3), 1 << 40)
+BEFORE = dict.fromkeys(range(4), 1 << 40) | {4: 0}
+"""Of each partition the offset before which all is processed: nothing of partition 4."""
 
 
 def test_a_message_is_expected_once_in_all_partitions_together(spark: SparkSession) -> None:
-    judged = judge(history(spark, PROCESSED), END)
+    judged = judge(history(spark, CASES), BEFORE)
 
-    assert by_case(judged, PROCESSED) == expected(PROCESSED)
-
-
-@pytest.mark.parametrize("name", sorted(CASES.keys() - PROCESSED))
-def test_a_copy_that_was_not_processed_yet_is_pending(spark: SparkSession, name: str) -> None:
-    cases = {name: CASES[name]}
-    before = END | dict.fromkeys(CASES[name].pending, 0)
-
-    assert by_case(judge(history(spark, cases), before), cases) == expected(cases)
+    assert by_case(judged, CASES) == expected(CASES)
 
 
 def test_a_stream_that_observes_has_to_pass_copies_in_every_partition(spark: SparkSession) -> None:
-    judged = judge(history(spark, OBSERVED), END, removes=False)
+    judged = judge(history(spark, OBSERVED), BEFORE, removes=False)
 
     assert by_case(judged, OBSERVED) == expected(OBSERVED)
 
@@ -206,15 +192,25 @@ def test_a_stream_that_observes_has_to_pass_copies_in_every_partition(spark: Spa
 def test_a_repeat_in_another_partition_counts_once_and_has_a_delay_but_no_distance(
     spark: SparkSession,
 ) -> None:
-    case = Case(raw=[(0, "a"), (1, "a"), (1, "a"), (0, "a")], clean=[(0, "a")], expected=[])
-    judged = judge(history(spark, {"one": case}), END).cache()
+    """Equal records without an id, here in partitions 2 and 3, repeat nothing."""
+    cases = {
+        "one": Case(raw=[(0, "a"), (1, "a"), (1, "a"), (0, "a")], clean=[(0, "a")], expected=[]),
+        "no id": Case(
+            raw=[(2, "a"), (3, "a")], clean=[(2, "a"), (3, "a")], expected=[], has_id=False
+        ),
+    }
+    judged = judge(history(spark, cases), BEFORE).cache()
 
     counts = {row["partition"]: row for row in verdicts.summarise(judged).collect()}
     bins = statistics.count_in_bins(judged, 5).collect()
 
-    assert [counts[number]["unique_ids"] for number in (0, 1)] == [1, 0]
-    assert [counts[number]["repeats"] for number in (0, 1)] == [1, 2]
-    assert [counts[number]["repeats_in_another_partition"] for number in (0, 1)] == [0, 1]
+    def of(name: str) -> list[int]:
+        return [counts[number][name] for number in range(4)]
+
+    assert of("unique_ids") == [1, 0, 0, 0]
+    assert of("repeats") == [1, 2, 0, 0]
+    assert of("repeats_in_another_partition") == [0, 1, 0, 0]
+    assert of("without_id") == [0, 0, 1, 1]
     measured = Counter(dict.fromkeys(("delay_ms", "distance"), 0))
     for row in bins:
         measured[row["measure"]] += row["records"]
@@ -222,20 +218,12 @@ def test_a_repeat_in_another_partition_counts_once_and_has_a_delay_but_no_distan
     assert statistics.extent(judged).collect()[0]["delay_ms"] == [2, 3, 3, 3]
 
 
-def test_equal_records_without_an_id_repeat_nothing(spark: SparkSession) -> None:
-    case = CASES["without an id, equal in two partitions"]
-    judged = judge(history(spark, {"one": case}), END)
-
-    for row in verdicts.summarise(judged).collect():
-        assert (row["without_id"], row["repeats"], row["repeats_in_another_partition"]) == (1, 0, 0)
-
-
 def test_examples_have_defects_across_partitions_however_many_there_are_within(
     spark: SparkSession,
 ) -> None:
     cases = {f"lost {number}": Case(raw=[(0, "a")], clean=[], expected=[]) for number in range(5)}
     cases["across"] = CASES["sent to two partitions, passed on in both"]
-    judged = judge(history(spark, cases), END)
+    judged = judge(history(spark, cases), BEFORE)
 
     found = [verdict(row) for row in verdicts.examples(judged, 2).collect()]
 
@@ -243,7 +231,7 @@ def test_examples_have_defects_across_partitions_however_many_there_are_within(
 
 
 def test_the_ids_of_all_partitions_come_together_in_one_shuffle(spark: SparkSession) -> None:
-    judged = judge(history(spark, PROCESSED), END)
+    judged = judge(history(spark, CASES), BEFORE)
 
     plan = judged._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no public one)
 

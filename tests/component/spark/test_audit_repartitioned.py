@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
@@ -230,6 +230,13 @@ OF_KEYS = {
 }
 
 
+WITHOUT_ORDER = {
+    "one origin, one key, in another order": replace(
+        OF_KEYS["one origin, one key, out of order"], expected=[(0, "kept")] * 2
+    )
+}
+
+
 def history(spark: SparkSession, cases: Mapping[str, Case], by: RepartitionBy) -> DataFrame:
     """Return the records of the cases, of all topics."""
 
@@ -286,25 +293,19 @@ def expected(cases: Mapping[str, Case]) -> dict[str, Counter[object]]:
     return {name: Counter(case.expected) for name, case in cases.items()}
 
 
-@pytest.mark.parametrize("by", list(RepartitionBy))
+@pytest.mark.parametrize(
+    ("by", "cases"),
+    [(RepartitionBy.KEY, CASES | OF_KEYS), (RepartitionBy.ID, CASES | WITHOUT_ORDER)],
+)
 def test_a_message_is_expected_once_in_all_of_the_output(
-    spark: SparkSession, by: RepartitionBy
+    spark: SparkSession, by: RepartitionBy, cases: dict[str, Case]
 ) -> None:
-    assert found(spark, CASES, by=by) == expected(CASES)
+    """By key, the records of a key and an origin keep their order; by id, there is none."""
+    assert found(spark, cases, by=by) == expected(cases)
 
 
 def test_a_stream_that_observes_has_to_pass_every_copy(spark: SparkSession) -> None:
     assert found(spark, OBSERVED, removes=False) == expected(OBSERVED)
-
-
-def test_by_key_the_records_of_a_key_and_an_origin_keep_their_order(spark: SparkSession) -> None:
-    assert found(spark, OF_KEYS, by=RepartitionBy.KEY) == expected(OF_KEYS)
-
-
-def test_by_id_messages_with_different_ids_have_no_order(spark: SparkSession) -> None:
-    case = OF_KEYS["one origin, one key, out of order"]
-
-    assert found(spark, {"one": case}) == {"one": Counter({(0, "kept"): 2})}
 
 
 def test_a_repeat_counts_where_its_id_came_out_and_has_a_distance_in_its_origin(

@@ -61,16 +61,3 @@ def test_a_url_is_no_path(
     assert "s3a://lake/orders is not on a file system of this machine" in result.output
     assert isinstance(parameter.type, LocalPath)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("url", ["s3a://lake/orders", "hdfs://name/orders", "gs://lake/orders"])
-def test_nothing_starts_for_an_output_that_is_a_url(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    for arguments in (["land", "x.yaml"], ["bootstrap", "x.yaml", "--from=topic:past"]):
-        result = CliRunner().invoke(pipeline, [*arguments, "--output", url])
-        assert result.exit_code == 2
-        assert "Invalid value for '--output'" in result.output
-    assert not list(tmp_path.iterdir())

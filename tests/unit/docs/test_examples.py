@@ -66,9 +66,3 @@ def test_every_stream_in_the_documentation_is_a_good_one(page: Path) -> None:
                     "spec": spec | each,
                 }
                 parse_manifest(document, page.name)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []

@@ -49,14 +49,13 @@ def test_the_glossary_has_30_to_45_terms_in_alphabetical_order() -> None:
     assert terms == sorted(set(terms))
 
 
-@pytest.mark.parametrize("row", TERMS, ids=lambda row: row[0])
-def test_a_term_of_the_glossary_has_one_sentence_and_its_term_elsewhere(row: list[str]) -> None:
-    term, meaning, elsewhere = row
-    assert term[0].isupper()
-    assert meaning[0].isupper()
-    assert re.findall(r"[.!?](?=\s|$)", meaning) == ["."]
-    assert meaning.endswith(".")
-    assert elsewhere
+def test_a_term_of_the_glossary_has_one_sentence_and_its_term_elsewhere() -> None:
+    for term, meaning, elsewhere in TERMS:
+        assert term[0].isupper(), term
+        assert meaning[0].isupper(), term
+        assert re.findall(r"[.!?](?=\s|$)", meaning) == ["."], term
+        assert meaning.endswith("."), term
+        assert elsewhere, term
 
 
 @pytest.mark.parametrize(

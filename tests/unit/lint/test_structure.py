@@ -28,23 +28,23 @@ def edges(count: int) -> dict[str, str]:
     return worker(**{f"module_{i}": "\n".join(lines) for i, lines in imports.items()})
 
 
-def test_a_module_of_300_lines_passes(tmp_path: Path) -> None:
-    assert findings(tmp_path, worker(store="x = 1\n" * 300)) == []
-
-
-def test_a_longer_module_is_named_with_its_lines(tmp_path: Path) -> None:
-    assert findings(tmp_path, worker(store="x = 1\n" * 301)) == [
-        "worker/dedupe_worker/store.py:1: module has 301 lines, more than 300"
-    ]
-
-
-def test_a_function_of_60_lines_passes_whatever_decorates_it(tmp_path: Path) -> None:
-    assert findings(tmp_path, worker(loop=function(60, decorators=5))) == []
-
-
-def test_a_longer_function_is_named_with_its_line(tmp_path: Path) -> None:
-    assert findings(tmp_path, worker(loop="\n\n" + function(61))) == [
-        "worker/dedupe_worker/loop.py:3: long() has 61 lines, more than 60"
+def test_what_is_at_a_limit_passes_and_what_is_longer_is_named_with_its_lines(
+    tmp_path: Path,
+) -> None:
+    files = {
+        **worker(
+            fits="x = 1\n" * 300,
+            long="x = 1\n" * 301,
+            function_fits=function(60, decorators=5),
+            long_function="\n\n" + function(61),
+        ),
+        # No product
+        "tests/test_all.py": "x = 1\n" * 1000,
+        "benchmarks/run.py": function(100),
+    }
+    assert findings(tmp_path, files) == [
+        "worker/dedupe_worker/long.py:1: module has 301 lines, more than 300",
+        "worker/dedupe_worker/long_function.py:3: long() has 61 lines, more than 60",
     ]
 
 
@@ -56,29 +56,19 @@ def test_a_docstring_counts_as_part_of_an_asynchronous_method(tmp_path: Path) ->
     ]
 
 
-def test_code_that_is_no_product_may_be_long(tmp_path: Path) -> None:
-    files = {"tests/test_all.py": "x = 1\n" * 1000, "benchmarks/run.py": function(100)}
-    assert findings(tmp_path, files) == []
-
-
-def test_a_worker_with_20_modules_and_folders_passes(tmp_path: Path) -> None:
+def test_a_worker_has_20_modules_and_folders_at_most_and_another_package_may_have_more(
+    tmp_path: Path,
+) -> None:
     others = {
         "worker/dedupe_worker/py.typed": "",
         "worker/dedupe_worker/__pycache__/loop.cpython-311.pyc": "",
         **worker(store__rocksdb="", store__metadata=""),
+        **{f"kafka/dedupe_kafka/module_{i:03}.py": "" for i in range(30)},
     }
     assert findings(tmp_path, {**entries(19), **others}) == []
-
-
-def test_a_worker_with_more_entries_fails(tmp_path: Path) -> None:
-    assert findings(tmp_path, {**entries(20), **worker(store__rocksdb="")}) == [
+    assert findings(tmp_path, entries(20)) == [
         "worker/dedupe_worker:1: has 21 modules and folders, more than 20"
     ]
-
-
-def test_another_package_may_have_more_entries(tmp_path: Path) -> None:
-    files = {f"kafka/dedupe_kafka/module_{i:03}.py": "" for i in range(30)}
-    assert findings(tmp_path, files) == []
 
 
 def test_80_edges_in_the_worker_pass_and_81_fail(tmp_path: Path) -> None:

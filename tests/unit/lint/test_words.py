@@ -14,46 +14,34 @@ def findings(root: Path, files: dict[str, str], rules: Rules = RULES) -> list[st
     return [str(finding) for finding in words.check(checkout(root, files), rules)]
 
 
-def message(text: str) -> dict[str, str]:
-    return worker(loop=f"raise SystemExit({text})")
-
-
-@pytest.mark.parametrize(
-    "opening", ["What", "Whether", "Where", "Which", "Who", "Whose", "How", "That", "Why"]
-)
-def test_no_docstring_opens_with_a_bare_relative_clause(tmp_path: Path, opening: str) -> None:
-    source = f'import re\nclass Loop:\n    def run(self):\n        """{opening} it does."""\n'
-    assert findings(tmp_path, worker(loop=source)) == [
-        f'worker/dedupe_worker/loop.py:4: docstring opens with "{opening}": open with a verb or a noun'
+def test_no_docstring_opens_with_a_bare_relative_clause(tmp_path: Path) -> None:
+    openings = ["What", "Whether", "Where", "Which", "Who", "Whose", "How", "That", "Why"]
+    functions = "".join(f'def f_{each}():\n    """{each} it does."""\n' for each in openings)
+    paths = ("benchmarks/run.py", "examples/flights/demo.py", "tests/support/judge.py")
+    others = dict.fromkeys(paths, '"""\nWhat it does.\n"""')
+    assert findings(tmp_path, {**worker(loop=functions), **others}) == [
+        f'{place}: docstring opens with "{opening}": open with a verb or a noun'
+        for place, opening in [
+            *(
+                (f"worker/dedupe_worker/loop.py:{2 * line}", each)
+                for line, each in enumerate(openings, start=1)
+            ),
+            *((f"{path}:1", "What") for path in others),
+        ]
     ]
 
 
-def test_the_opening_on_a_second_line_counts(tmp_path: Path) -> None:
-    (finding,) = findings(tmp_path, worker(loop='"""\nWhat the worker does.\n"""'))
-    assert 'docstring opens with "What"' in finding
-
-
-@pytest.mark.parametrize(
-    "docstring",
-    [
+def test_plain_openings_pass(tmp_path: Path) -> None:
+    docstrings = [
         "Return whether the store is open.",
         "Choose which volume a partition uses.",
         "One partition's window of ids.",
         "When the deadline is over, raise TimedOut.",
         "Thatcher's algorithm, with a WHERE clause.",
         "WHERE clause of the query.",
-    ],
-)
-def test_plain_openings_pass(tmp_path: Path, docstring: str) -> None:
-    assert findings(tmp_path, worker(loop=f'"""{docstring}"""')) == []
-
-
-@pytest.mark.parametrize(
-    "path", ["benchmarks/run.py", "examples/flights/demo.py", "tests/support/judge.py"]
-)
-def test_openings_count_outside_of_the_product_too(tmp_path: Path, path: str) -> None:
-    (finding,) = findings(tmp_path, {path: '"""What it does."""'})
-    assert finding.startswith(f"{path}:1: docstring opens")
+    ]
+    functions = (f'def f_{n}():\n    """{each}"""\n' for n, each in enumerate(docstrings))
+    assert findings(tmp_path, worker(loop="".join(functions))) == []
 
 
 def test_the_first_line_of_a_product_docstring_has_80_characters_at_most(tmp_path: Path) -> None:
@@ -66,23 +54,20 @@ def test_the_first_line_of_a_product_docstring_has_80_characters_at_most(tmp_pat
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_phrase_is_found_in_each_message_once(tmp_path: Path) -> None:
+    texts = [
         '"the worker goes on"',
         '"the worker goes "\n    "on after it"',
         'f"worker {name} goes on"',
         '"Goes on."',
-    ],
-)
-def test_a_phrase_is_found_in_a_message(tmp_path: Path, text: str) -> None:
-    (finding,) = findings(tmp_path, message(text))
-    assert finding.startswith("worker/dedupe_worker/loop.py:1: ")
-    assert re.search(r'"goes on": write "continue" \(two meanings\)$', finding, re.IGNORECASE)
-
-
-def test_a_phrase_in_an_f_string_is_reported_once(tmp_path: Path) -> None:
-    assert len(findings(tmp_path, message('f"it goes on with {count} records"'))) == 1
+    ]
+    files = worker(**{f"message_{n}": f"raise SystemExit({text})" for n, text in enumerate(texts)})
+    told = findings(tmp_path, files)
+    assert [each.partition(": ")[0] for each in told] == [
+        f"worker/dedupe_worker/message_{number}.py:1" for number in range(len(texts))
+    ]
+    told_of = re.compile(r'"goes on": write "continue" \(two meanings\)$', re.IGNORECASE)
+    assert all(told_of.search(each) for each in told)
 
 
 def test_a_phrase_in_a_docstring_is_reported_at_its_line(tmp_path: Path) -> None:
@@ -91,36 +76,32 @@ def test_a_phrase_in_a_docstring_is_reported_at_its_line(tmp_path: Path) -> None
     assert finding.startswith('worker/dedupe_worker/loop.py:4: "goes on"')
 
 
-@pytest.mark.parametrize(
-    ("path", "content"),
-    [
-        ("README.md", "# Title\nThe worker goes\non.\n"),
-        ("docs/concepts.md", "# Title\n> The worker goes\n> on.\n"),
-        ("charts/dedupestream/values.yaml", "a: 1\n# The worker goes\n# on.\n"),
-        ("charts/dedupestream/templates/NOTES.txt", "\nThe worker goes on.\n"),
-        ("charts/dedupestream/templates/prometheusrule.yaml", "x:\n  summary: It goes on\n"),
-    ],
-)
-def test_a_phrase_is_found_in_documents_and_chart(tmp_path: Path, path: str, content: str) -> None:
-    (finding,) = findings(tmp_path, {path: content})
-    assert finding.startswith(f'{path}:2: "goes on"')
+def test_a_phrase_is_found_in_documents_and_chart(tmp_path: Path) -> None:
+    files = {
+        "README.md": "# Title\nThe worker goes\non.\n",
+        "charts/dedupestream/templates/NOTES.txt": "\nThe worker goes on.\n",
+        "charts/dedupestream/templates/prometheusrule.yaml": "x:\n  summary: It goes on\n",
+        "charts/dedupestream/values.yaml": "a: 1\n# The worker goes\n# on.\n",
+        "docs/concepts.md": "# Title\n> The worker goes\n> on.\n",
+    }
+    told = [each.partition(': "goes on"') for each in sorted(findings(tmp_path, files))]
+    assert [place for place, found, _ in told if found] == [f"{path}:2" for path in files]
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        worker(loop="goes_on = 1  # it goes on"),
-        worker(loop="x = {'goes-on': 'goesXon'}"),
-        message('"it forgoes one"'),
-        message('"it goes", " on"'),
-        message('f"goes {word} on"'),
-        {"docs/reference.md": "<!-- generated from x, do not edit -->\nIt goes on.\n"},
-        {"docs/decisions/0001.md": "It goes on.\n"},
-        {"tests/support/judge.py": '"""Judge what goes on."""\nx = "it goes on"\n'},
-        {"CHANGELOG.md": "It goes on.\n"},
-    ],
-)
-def test_code_and_other_files_give_no_false_alarm(tmp_path: Path, files: dict[str, str]) -> None:
+def test_code_and_other_files_give_no_false_alarm(tmp_path: Path) -> None:
+    files = {
+        **worker(
+            comment="goes_on = 1  # it goes on",
+            names="x = {'goes-on': 'goesXon'}",
+            within='raise SystemExit("it forgoes one")',
+            apart='raise SystemExit("it goes", " on")',
+            between='raise SystemExit(f"goes {word} on")',
+        ),
+        "docs/reference.md": "<!-- generated from x, do not edit -->\nIt goes on.\n",
+        "docs/decisions/0001.md": "It goes on.\n",
+        "tests/support/judge.py": '"""Judge what goes on."""\nx = "it goes on"\n',
+        "CHANGELOG.md": "It goes on.\n",
+    }
     assert findings(tmp_path, files) == []
 
 

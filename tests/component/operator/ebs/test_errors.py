@@ -1,7 +1,8 @@
 """What AWS refuses or never answers, by the reason users see, and whether it is tried again."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -15,8 +16,6 @@ from tests.support.processes.faulty_proxy import Fault, Forward, Request, answer
 from tests.unit.operator.waits import until
 
 MARK = "hunter2"
-THROTTLED = answering(503, error("RequestLimitExceeded"))
-FAILED = answering(500, error("InternalError"))
 
 
 @pytest.fixture
@@ -31,43 +30,119 @@ def silence() -> Iterator[Fault]:
     over.set()
 
 
-@pytest.mark.parametrize("fault", [THROTTLED, FAILED, cut])
-def test_a_look_gets_over_what_passes(aws: AwsScene, fault: Fault) -> None:
-    job = aws.taken()
-    aws.proxy.inject(calls("DescribeSnapshots"), fault, times=2)
-    assert aws.provider.status(job).usable
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A fault, and the error that a look gives which meets it.
+
+    `passes`: a call that may be repeated gets over two of them in one look. `may_have_acted`: AWS may have done what
+    was asked, so nothing is created again until it would be listed.
+    """
+
+    fault: Fault
+    reason: str
+    said: str = "."
+    final: bool = False
+    passes: bool = False
+    may_have_acted: bool = False
+
+
+def denied(code: str, message: str = "no reason") -> Fault:
+    return answering(403, error(code, message))
+
+
+def refused(code: str, message: str = "no reason") -> Fault:
+    return answering(400, error(code, message))
+
+
+NAMED = (
+    "You are not authorized to perform this operation. User: arn:aws:sts::123456789012:"
+    "assumed-role/operator/1 is not authorized to perform: ec2:CreateTags on resource: "
+    "arn:aws:ec2:eu-central-1::snapshot/*. Encoded authorization failure message: " + "x" * 999
+)
+CASES = {
+    "throttled": Case(
+        fault=answering(503, error("RequestLimitExceeded")), reason="Throttled", passes=True
+    ),
+    "failed": Case(
+        fault=answering(500, error("InternalError")),
+        reason="AwsUnavailable",
+        passes=True,
+        may_have_acted=True,
+    ),
+    "cut off": Case(fault=cut, reason="AwsUnavailable", passes=True, may_have_acted=True),
+    **{
+        code: Case(
+            fault=denied(code), reason="AccessDenied", said=r"allow ec2:{call} .* docs/aws\.md"
+        )
+        for code in ("UnauthorizedOperation", "AuthFailure", "RequestExpired")
+    },
+    "not allowed, with the name of an action": Case(
+        fault=denied("UnauthorizedOperation", NAMED),
+        reason="AccessDenied",
+        said="^(?!.*xxx).*does not allow ec2:CreateTags",
+    ),
+    **{
+        code: Case(fault=refused(code), reason="QuotaExceeded", said=code)
+        for code in (
+            "SnapshotCreationPerVolumeRateExceeded",
+            "ConcurrentSnapshotLimitExceeded",
+            "SnapshotLimitExceeded",
+            "VolumeLimitExceeded",
+        )
+    },
+    "the volume is in between": Case(fault=refused("IncorrectState"), reason="NotReadyYet"),
+    "what AWS never takes": Case(
+        fault=refused("InvalidParameterValue", "tag keys must not begin with aws:"),
+        reason="AwsRefused",
+        said="must not begin with aws:",
+        final=True,
+    ),
+}
+
+
+def met(aws: AwsScene, call: str, case: Case, look: Callable[[], object], *, times: int) -> None:
+    """Let a look meet a fault so many times, and compare the error that it gives."""
+    aws.proxy.inject(calls(call), case.fault, times=times)
+    with pytest.raises(ProviderError, match=case.said.format(call=call)) as raised:
+        look()
+    assert refusal(raised) == (case.reason, case.final)
     assert aws.proxy.pending == 0
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [(THROTTLED, "Throttled"), (FAILED, "AwsUnavailable"), (cut, "AwsUnavailable")],
-)
-def test_what_lasts_is_tried_again_at_the_next_look(
-    aws: AwsScene, fault: Fault, reason: str
+@pytest.mark.parametrize("call", ["DescribeSnapshots", "CreateVolume"])
+def test_a_call_that_may_be_repeated_gets_over_what_passes_and_tells_what_lasts(
+    aws: AwsScene, call: str
 ) -> None:
     job = aws.taken()
-    aws.proxy.inject(calls("DescribeSnapshots"), fault, times=3)
-    with pytest.raises(ProviderError) as raised:
-        aws.provider.status(job)
-    assert refusal(raised) == (reason, False)
-    assert aws.provider.status(job).usable
+    for number, case in enumerate(CASES.values(), start=2):
+
+        def look(claim: str = f"orders-0-{number}") -> bool:
+            if call == "DescribeSnapshots":
+                return aws.provider.status(job).usable
+            return bool(aws.provider.source(job, claim))
+
+        met(aws, call, case, look, times=3 if case.passes else 1)
+        if case.passes:
+            aws.proxy.inject(calls(call), case.fault, times=2)
+        assert look()
+        assert aws.proxy.pending == 0
+    assert len(aws.restored_volumes()) == (len(CASES) if call == "CreateVolume" else 0)
 
 
-@pytest.mark.parametrize("fault", [THROTTLED, FAILED, cut])
-def test_a_snapshot_is_never_asked_for_twice_in_one_look(aws: AwsScene, fault: Fault) -> None:
-    aws.proxy.inject(calls("CreateSnapshot"), fault)
-    with pytest.raises(ProviderError):
-        aws.provider.start(aws.job())
-    assert sum(one.action == "CreateSnapshot" for one in aws.proxy.seen) == 1
-
-
-def test_one_that_was_throttled_is_asked_for_again_at_once(aws: AwsScene) -> None:
-    aws.proxy.inject(calls("CreateSnapshot"), THROTTLED)
-    with pytest.raises(ProviderError) as raised:
-        aws.provider.start(aws.job())
-    assert refusal(raised) == ("Throttled", False)
-    assert [aws.provider.start(aws.job())] == aws.snapshot_ids()
+def test_a_snapshot_is_asked_for_once_in_a_look_and_again_as_soon_as_it_can_be_no_other(
+    aws: AwsScene,
+) -> None:
+    for case in CASES.values():
+        aws.restarted()
+        aws.proxy.seen.clear()
+        met(aws, "CreateSnapshot", case, lambda: aws.provider.start(aws.job()), times=1)
+        assert sum(one.action == "CreateSnapshot" for one in aws.proxy.seen) == 1
+        if case.may_have_acted:
+            with pytest.raises(ProviderError, match="was lost"):
+                aws.provider.start(aws.job())
+            aws.restarted()
+        assert [aws.provider.start(aws.job())] == aws.snapshot_ids()
+        aws.provider.remove(aws.job())
 
 
 def test_a_look_ends_though_aws_does_not_answer(aws: AwsScene, silence: Fault) -> None:
@@ -81,73 +156,34 @@ def test_a_look_ends_though_aws_does_not_answer(aws: AwsScene, silence: Fault) -
     assert aws.proxy.pending == 99 - 3
 
 
-def test_nobody_listening_is_no_answer(aws: AwsScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", "http://127.0.0.1:1")
-    with pytest.raises(ProviderError) as raised:
-        aws.restarted().start(aws.job())
-    assert refusal(raised) == ("AwsUnavailable", False)
-
-
-@pytest.mark.parametrize("code", ["UnauthorizedOperation", "AuthFailure", "RequestExpired"])
-def test_what_is_not_allowed_is_named_by_its_operation(aws: AwsScene, code: str) -> None:
-    aws.proxy.inject(calls("CreateSnapshot"), answering(403, error(code)))
-    with pytest.raises(ProviderError, match=r"allow ec2:CreateSnapshot .* docs/aws\.md") as raised:
-        aws.provider.start(aws.job())
-    assert refusal(raised) == ("AccessDenied", False)
-    assert aws.provider.start(aws.job())  # once it is allowed, without waiting
-
-
-def test_what_is_not_allowed_is_named_as_aws_names_it(aws: AwsScene) -> None:
-    said = (
-        "You are not authorized to perform this operation. User: arn:aws:sts::123456789012:"
-        "assumed-role/operator/1 is not authorized to perform: ec2:CreateTags on resource: "
-        "arn:aws:ec2:eu-central-1::snapshot/*. Encoded authorization failure message: " + "x" * 999
-    )
-    denied = answering(403, error("UnauthorizedOperation", said))
-    aws.proxy.inject(calls("CreateSnapshot"), denied)
-    with pytest.raises(ProviderError, match="does not allow ec2:CreateTags") as raised:
-        aws.provider.start(aws.job())
-    assert "xxx" not in str(raised.value)
-
-
 @pytest.mark.parametrize(
-    "code",
+    ("variables", "reason", "said"),
     [
-        "SnapshotCreationPerVolumeRateExceeded",
-        "ConcurrentSnapshotLimitExceeded",
-        "SnapshotLimitExceeded",
+        ({"AWS_ENDPOINT_URL_EC2": "http://127.0.0.1:1"}, "AwsUnavailable", "does not answer"),
+        ({"AWS_DEFAULT_REGION": None}, "RegionUnknown", r"set spec\.snapshots\.ebs\.region"),
+        (
+            {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None},
+            "AccessDenied",
+            r"docs/aws\.md",
+        ),
     ],
+    ids=["nobody listens", "no region", "no credentials"],
 )
-def test_a_quota_is_waited_for(aws: AwsScene, code: str) -> None:
-    aws.proxy.inject(calls("CreateSnapshot"), answering(400, error(code)))
-    with pytest.raises(ProviderError, match=code) as raised:
-        aws.provider.start(aws.job())
-    assert refusal(raised) == ("QuotaExceeded", False)
-    assert aws.provider.start(aws.job())
-
-
-def test_a_volume_that_is_in_between_is_waited_for(aws: AwsScene) -> None:
-    aws.proxy.inject(calls("CreateSnapshot"), answering(400, error("IncorrectState")))
-    with pytest.raises(ProviderError) as raised:
-        aws.provider.start(aws.job())
-    assert refusal(raised) == ("NotReadyYet", False)
-
-
-def test_what_aws_never_takes_is_final(aws: AwsScene) -> None:
-    refused = answering(400, error("InvalidParameterValue", "tag keys must not begin with aws:"))
-    aws.proxy.inject(calls("CreateSnapshot"), refused)
-    with pytest.raises(ProviderError, match="must not begin with aws:") as raised:
-        aws.provider.start(aws.job())
-    assert refusal(raised) == ("AwsRefused", True)
-
-
-def test_without_a_region_it_is_said_where_to_put_it(
-    aws: AwsScene, monkeypatch: pytest.MonkeyPatch
+def test_what_the_operator_lacks_is_said(
+    aws: AwsScene,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str | None],
+    reason: str,
+    said: str,
 ) -> None:
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
-    with pytest.raises(ProviderError, match=r"set spec\.snapshots\.ebs\.region") as raised:
+    for name, value in variables.items():
+        if value is None:
+            monkeypatch.delenv(name)
+        else:
+            monkeypatch.setenv(name, value)
+    with pytest.raises(ProviderError, match=said) as raised:
         aws.restarted().start(aws.job())
-    assert refusal(raised) == ("RegionUnknown", False)
+    assert refusal(raised) == (reason, False)
 
 
 def test_a_region_that_can_be_none_is_told(aws: AwsScene) -> None:
@@ -155,34 +191,6 @@ def test_a_region_that_can_be_none_is_told(aws: AwsScene) -> None:
     with pytest.raises(ProviderError, match="eu central") as raised:
         aws.provider.start(aws.job())
     assert refusal(raised) == ("RegionUnknown", False)
-
-
-def test_without_credentials_it_is_said_how_to_give_them(
-    aws: AwsScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(ProviderError, match=r"docs/aws\.md") as raised:
-        aws.restarted().start(aws.job())
-    assert refusal(raised) == ("AccessDenied", False)
-
-
-def test_no_secret_is_told(
-    aws: AwsScene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", MARK)
-    monkeypatch.setenv("AWS_SESSION_TOKEN", MARK)
-    aws.restarted()
-    aws.taken()
-    for code in ("AuthFailure", "UnauthorizedOperation", "InternalError"):
-        aws.proxy.inject(calls(), answering(403, error(code)), times=3)
-        with pytest.raises(ProviderError) as raised:
-            aws.provider.start(aws.job())
-        assert MARK not in f"{raised.value!r} {raised.value.__cause__!r}"
-        aws.proxy.clear()
-    assert MARK not in caplog.text
-    assert "snap-" in caplog.text
 
 
 def test_what_the_api_server_refuses_keeps_its_reason(
@@ -195,6 +203,24 @@ def test_what_the_api_server_refuses_keeps_its_reason(
     with pytest.raises(ProviderError, match="persistentvolumes") as raised:
         aws.provider.start(aws.job())
     assert refusal(raised) == ("Forbidden", False)
+
+
+def test_no_secret_is_told(
+    aws: AwsScene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", MARK)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", MARK)
+    aws.restarted()
+    aws.taken()
+    for code in ("AuthFailure", "UnauthorizedOperation", "InternalError"):
+        aws.proxy.inject(calls(), denied(code), times=3)
+        with pytest.raises(ProviderError) as raised:
+            aws.provider.start(aws.job())
+        assert MARK not in f"{raised.value!r} {raised.value.__cause__!r}"
+        aws.proxy.clear()
+    assert MARK not in caplog.text
+    assert "snap-" in caplog.text
 
 
 @pytest.fixture
@@ -218,8 +244,8 @@ def test_a_role_of_the_service_account_is_taken_on(aws: AwsScene) -> None:
 
 
 def test_a_role_that_may_not_be_taken_on_is_told(aws: AwsScene, irsa: Path) -> None:
-    denied = answering(403, error("AccessDenied", "not allowed"))
-    aws.proxy.inject(calls("AssumeRoleWithWebIdentity"), denied)
+    fault = denied("AccessDenied", "not allowed")
+    aws.proxy.inject(calls("AssumeRoleWithWebIdentity"), fault)
     with pytest.raises(ProviderError, match="sts:AssumeRoleWithWebIdentity") as raised:
         aws.restarted().start(aws.job())
     assert refusal(raised) == ("AccessDenied", False)

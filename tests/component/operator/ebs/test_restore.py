@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import product
 
 import pytest
 
@@ -24,9 +25,17 @@ from tests.component.operator.ebs.scene import (
     tags_of,
 )
 from tests.support.kubernetes_schemas.schemas import MINORS, errors
-from tests.support.processes.faulty_proxy import Fault, answering, changing, cut, cut_after_the_act
+from tests.support.processes.faulty_proxy import answering, changing, cut_after_the_act
 
 CLAIM = "orders-0-2"
+TAGS = {
+    "dedupestream.io/claim": "shop/orders-0-2",
+    "dedupestream.io/stream": "shop/orders",
+    "dedupestream.io/partition": "0",
+    "dedupestream.io/snapshot": "orders-1",
+    "dedupestream.io/snapshot-uid": SNAPSHOT_UID,
+}
+"""The tags by which the volume of `CLAIM` is found."""
 
 
 def gp3(**parameters: str) -> Object:
@@ -51,15 +60,7 @@ def test_a_volume_is_made_of_the_snapshot_and_bound_to_the_claim(aws: AwsScene) 
     assert volume["SnapshotId"] == job.entry.handle
     assert (volume["AvailabilityZone"], volume["Size"]) == (ZONE, 20)
     assert (volume["VolumeType"], volume["Encrypted"]) == ("gp3", False)
-    assert tags_of(volume) == {
-        "Name": CLAIM,
-        "ebs.csi.aws.com/cluster": "true",
-        "dedupestream.io/claim": "shop/orders-0-2",
-        "dedupestream.io/stream": "shop/orders",
-        "dedupestream.io/partition": "0",
-        "dedupestream.io/snapshot": "orders-1",
-        "dedupestream.io/snapshot-uid": SNAPSHOT_UID,
-    }
+    assert tags_of(volume) == {"Name": CLAIM, "ebs.csi.aws.com/cluster": "true", **TAGS}
     made = made_for(aws, source)
     assert source.claim_spec == {
         "volumeName": made["metadata"]["name"],
@@ -168,20 +169,21 @@ def test_a_request_whose_answers_were_lost_is_repeated_as_the_same(aws: AwsScene
     assert made_for(aws, source)["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
 
 
-@pytest.mark.parametrize("after_the_act", [False, True])
-@pytest.mark.parametrize("number", range(1, 4))
 def test_an_operator_killed_at_any_call_of_a_restore_goes_on(
-    aws: AwsScene, monkeypatch: pytest.MonkeyPatch, number: int, *, after_the_act: bool
+    aws: AwsScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dedupe_operator.snapshots.ebs.client._ATTEMPTS", 1)
     job = aws.taken()
-    aws.restarted()
-    aws.kill_from(number, after_the_act=after_the_act)
-    with pytest.raises(ProviderError):
-        aws.provider.source(job, CLAIM)
-    aws.proxy.clear()
-    aws.restarted().source(job, CLAIM)
-    assert len(aws.restored_volumes()) == 1
+    for number, after_the_act in product(range(1, 4), (False, True)):
+        claim = f"orders-0-{number}-{after_the_act}"
+        aws.restarted()
+        aws.kill_from(number, after_the_act=after_the_act)
+        with pytest.raises(ProviderError):
+            aws.provider.source(job, claim)
+        aws.proxy.clear()
+        aws.restarted().source(job, claim)
+        made = [one for one in aws.restored_volumes() if tags_of(one)["Name"] == claim]
+        assert len(made) == 1, claim
 
 
 def test_an_operator_killed_before_the_persistent_volume_goes_on(
@@ -202,32 +204,22 @@ def test_an_operator_killed_before_the_persistent_volume_goes_on(
     assert made_for(aws, source)["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"dedupestream.io/stream": "shop/others"},
-        {"dedupestream.io/partition": "1"},
-        {"dedupestream.io/claim": "shop/orders-0-3"},
-        {"dedupestream.io/snapshot-uid": "another"},
-    ],
-)
-def test_a_volume_with_other_tags_is_not_taken(aws: AwsScene, changed: dict[str, str]) -> None:
+def test_a_volume_with_other_tags_is_not_taken(aws: AwsScene) -> None:
     job = aws.taken()
-    tags = {
-        "dedupestream.io/claim": "shop/orders-0-2",
-        "dedupestream.io/stream": "shop/orders",
-        "dedupestream.io/partition": "0",
-        "dedupestream.io/snapshot": "orders-1",
-        "dedupestream.io/snapshot-uid": SNAPSHOT_UID,
-        **changed,
-    }
-    foreign = aws.ec2.create_volume(
-        AvailabilityZone=ZONE,
-        SnapshotId=str(job.entry.handle),
-        TagSpecifications=[{"ResourceType": "volume", "Tags": as_list(tags)}],
-    )
+    for name, value in (
+        ("dedupestream.io/stream", "shop/others"),
+        ("dedupestream.io/partition", "1"),
+        ("dedupestream.io/claim", "shop/orders-0-3"),
+        ("dedupestream.io/snapshot-uid", "another"),
+    ):
+        aws.ec2.create_volume(
+            AvailabilityZone=ZONE,
+            SnapshotId=str(job.entry.handle),
+            TagSpecifications=[{"ResourceType": "volume", "Tags": as_list({**TAGS, name: value})}],
+        )
+    foreign = {one["VolumeId"] for one in aws.ec2.describe_volumes()["Volumes"]}
     made = made_for(aws, aws.provider.source(job, CLAIM))
-    assert made["spec"]["csi"]["volumeHandle"] != foreign["VolumeId"]
+    assert made["spec"]["csi"]["volumeHandle"] not in foreign
 
 
 @pytest.mark.parametrize("seen", [False, True])
@@ -242,22 +234,6 @@ def test_a_snapshot_that_is_gone_is_final(aws: AwsScene, *, seen: bool) -> None:
         aws.provider.source(job, CLAIM)
     assert refusal(raised) == ("SnapshotGone", True)
     assert not aws.restored_volumes()
-
-
-@pytest.mark.parametrize("fault", [answering(503, error("RequestLimitExceeded")), cut])
-def test_a_restore_gets_over_what_passes(aws: AwsScene, fault: Fault) -> None:
-    job = aws.taken()
-    aws.proxy.inject(calls("CreateVolume"), fault, times=2)
-    assert aws.provider.source(job, CLAIM)
-    assert len(aws.restored_volumes()) == 1
-
-
-def test_a_quota_of_volumes_is_waited_for(aws: AwsScene) -> None:
-    job = aws.taken()
-    aws.proxy.inject(calls("CreateVolume"), answering(400, error("VolumeLimitExceeded")))
-    with pytest.raises(ProviderError) as raised:
-        aws.provider.source(job, CLAIM)
-    assert refusal(raised) == ("QuotaExceeded", False)
 
 
 def _own_volume_is_elsewhere(aws: AwsScene) -> None:
@@ -352,9 +328,9 @@ def test_the_volume_holds_what_the_snapshot_the_stream_and_the_old_claim_need(
     assert aws.restored_volumes()[0]["Size"] == made
 
 
-@pytest.mark.parametrize(
-    ("parameters", "sent"),
-    [
+def test_the_volume_is_as_the_storage_class_says(aws: AwsScene) -> None:
+    job = aws.taken()
+    cases: list[tuple[dict[str, str], dict[str, str]]] = [
         ({}, {"VolumeType": "gp3"}),
         ({"type": "io2", "iops": "500"}, {"VolumeType": "io2", "Iops": "500"}),
         ({"type": "io1", "iopsPerGB": "50"}, {"VolumeType": "io1", "Iops": "1000"}),
@@ -365,16 +341,14 @@ def test_the_volume_holds_what_the_snapshot_the_stream_and_the_old_claim_need(
             {"VolumeType": "gp3", "Encrypted": "true", "KmsKeyId": "alias/shop"},
         ),
         ({"kmsKeyId": "alias/shop"}, {"VolumeType": "gp3"}),
-    ],
-)
-def test_the_volume_is_as_the_storage_class_says(
-    aws: AwsScene, parameters: dict[str, str], sent: dict[str, str]
-) -> None:
-    aws.cluster.add(gp3(**parameters))
-    aws.provider.source(aws.taken(), CLAIM)
-    (request,) = (one.form for one in aws.proxy.seen if one.action == "CreateVolume")
+    ]
+    for number, (parameters, _) in enumerate(cases):
+        aws.cluster.add(gp3(**parameters))
+        aws.provider.source(job, f"orders-0-{number + 2}")
     speaking = ("VolumeType", "Iops", "Throughput", "Encrypted", "KmsKeyId")
-    assert {name: request[name] for name in speaking if name in request} == sent
+    requests = [one.form for one in aws.proxy.seen if one.action == "CreateVolume"]
+    found = [{name: form[name] for name in speaking if name in form} for form in requests]
+    assert found == [sent for _, sent in cases]
 
 
 def test_the_parameters_of_another_driver_are_not_for_ebs(aws: AwsScene) -> None:

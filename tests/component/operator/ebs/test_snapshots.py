@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from weakref import ref
 
 import pytest
@@ -254,27 +255,24 @@ def test_one_that_goes_while_it_is_removed_is_removed(aws: AwsScene) -> None:
     assert aws.snapshot_ids() == []
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"dedupestream.io/snapshot-uid": "another"},
-        {"dedupestream.io/partition": "1"},
-        {"dedupestream.io/stream": "shop/others"},
-        {"dedupestream.io/snapshot": "orders-2"},
-    ],
-)
-@pytest.mark.parametrize("recorded", [True, False])
-def test_a_snapshot_with_other_tags_is_neither_adopted_nor_deleted(
-    aws: AwsScene, changed: dict[str, str], *, recorded: bool
-) -> None:
-    foreign = aws.provider.start(aws.job())
-    aws.ec2.create_tags(Resources=[foreign], Tags=as_list(changed))
-    aws.restarted()
-    ours = aws.provider.start(aws.job())
-    assert ours != foreign
-    assert aws.provider.status(aws.job(handle=ours)).usable
-    aws.provider.remove(aws.job(handle=foreign if recorded else ours))
-    assert aws.snapshot_ids() == [foreign]
+def test_a_snapshot_with_other_tags_is_neither_adopted_nor_deleted(aws: AwsScene) -> None:
+    others = (
+        ("dedupestream.io/snapshot-uid", "another"),
+        ("dedupestream.io/partition", "1"),
+        ("dedupestream.io/stream", "shop/others"),
+        ("dedupestream.io/snapshot", "orders-2"),
+    )
+    left: list[str] = []
+    for changed, recorded in product(others, (True, False)):
+        foreign = aws.restarted().start(aws.job())
+        aws.ec2.create_tags(Resources=[foreign], Tags=as_list(dict([changed])))
+        left.append(foreign)
+        aws.restarted()
+        ours = aws.provider.start(aws.job())
+        assert ours not in left, changed
+        assert aws.provider.status(aws.job(handle=ours)).usable
+        aws.provider.remove(aws.job(handle=foreign if recorded else ours))
+        assert sorted(aws.snapshot_ids()) == sorted(left), changed
 
 
 def test_snapshots_of_others_are_never_listed_for(aws: AwsScene) -> None:
@@ -283,30 +281,27 @@ def test_snapshots_of_others_are_never_listed_for(aws: AwsScene) -> None:
     assert listed["Owner.1"] == "self"
 
 
-@pytest.mark.parametrize("after_the_act", [False, True])
-@pytest.mark.parametrize("number", range(1, 6))
 def test_an_operator_killed_at_any_call_of_a_snapshot_goes_on(
-    aws: AwsScene, monkeypatch: pytest.MonkeyPatch, number: int, *, after_the_act: bool
+    aws: AwsScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dedupe_operator.snapshots.ebs.client._ATTEMPTS", 1)
-    aws.restarted()
-    aws.kill_from(number, after_the_act=after_the_act)
-    handles: list[str] = []
 
     def take_and_remove() -> None:
         handle = aws.provider.start(aws.job())
-        handles.append(handle)
         assert aws.provider.status(aws.job(handle=handle)).usable
         assert aws.snapshot_ids() == [handle]
         aws.provider.remove(aws.job(handle=handle))
 
-    with pytest.raises(ProviderError) as raised:
+    for number, after_the_act in product(range(1, 6), (False, True)):
+        aws.restarted()
+        aws.kill_from(number, after_the_act=after_the_act)
+        with pytest.raises(ProviderError) as raised:
+            take_and_remove()
+        assert refusal(raised) == ("AwsUnavailable", False)
+        aws.proxy.clear()
+        aws.restarted()
         take_and_remove()
-    assert refusal(raised) == ("AwsUnavailable", False)
-    aws.proxy.clear()
-    aws.restarted()
-    take_and_remove()
-    assert aws.snapshot_ids() == []
+        assert aws.snapshot_ids() == []
 
 
 def _another_driver(volume: Object) -> None:

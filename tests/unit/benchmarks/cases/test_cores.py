@@ -29,7 +29,3 @@ def test_the_wanted_speedup_is_that_share_of_the_possible_one() -> None:
     use = CoreUse(messages=100, rounds=[pair(cores=16), pair(cores=16), pair(cores=2, broker=0.9)])
     _, speedup = goals_of(use)
     assert (speedup.wanted, speedup.measured) == ("≥ 1.80", "1.50")
-
-
-def test_a_minute_has_sixty_seconds() -> None:
-    assert CoreUse(messages=100, rounds=[pair(cores=2)]).per_minute == 6000

@@ -115,19 +115,16 @@ def test_what_was_used_stays_used_when_one_of_two_has_ended() -> None:
     assert meter.used(start, end) == pytest.approx(2.5, abs=0.4)
 
 
-def test_a_kill_leaves_nobody(at_work: PeerProcesses) -> None:
+@pytest.mark.parametrize("killed", [True, False])
+def test_neither_a_kill_nor_the_end_of_a_turn_leaves_anybody(
+    at_work: PeerProcesses, *, killed: bool
+) -> None:
     (child,) = descendants(at_work)
 
-    at_work.kill()
+    if killed:
+        at_work.kill()
+    else:
+        at_work.__exit__(None, None, None)
 
-    assert at_work.exit_codes == [-9]
-    assert not child.is_running()
-
-
-def test_the_end_of_a_turn_leaves_nobody(at_work: PeerProcesses) -> None:
-    (child,) = descendants(at_work)
-
-    at_work.__exit__(None, None, None)
-
-    assert len(at_work.exit_codes) == 1
+    assert at_work.exit_codes == [-9] if killed else len(at_work.exit_codes) == 1
     assert not child.is_running()

@@ -4,8 +4,9 @@
 #
 #   cluster.sh prerequisites            list missing packages; as root on Debian, install them
 #   cluster.sh build                    build the programs that are not in the cache yet
-#   cluster.sh build-tools              build only kubectl, helm and kind, for another cluster
-#   cluster.sh build-helm               build only helm
+#   cluster.sh build-tools              get only kubectl, helm and kind, for another cluster
+#   cluster.sh build-helm               get only helm
+#   cluster.sh pin                      pin the modules of programs/ again, after a new version in go.mod
 #   cluster.sh packages                 fetch only the Debian packages
 #   cluster.sh up | down | status
 #   cluster.sh load-image TAR...        load images on every running node
@@ -58,7 +59,7 @@ command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
 __init) cmd_init "$@" ;;
-prerequisites | build | build-tools | build-helm | packages | up | down | status | load-image | debian | exec | \
+prerequisites | build | build-tools | build-helm | pin | packages | up | down | status | load-image | debian | exec | \
   kill-node | start-node | partition-node | heal-node) "cmd_${command//-/_}" "$@" ;;
 *) usage ;;
 esac

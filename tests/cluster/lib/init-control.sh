@@ -83,7 +83,7 @@ _keep_storage() { # SOCKET
   keep_running csi-attacher csi-attacher "${driver[@]}"
   keep_running csi-resizer csi-resizer "${driver[@]}" --http-endpoint 127.0.0.1:8081
   # The snapshot controllers exit if their CRDs are missing.
-  retry 2400 test -e "$STATE/run/crds" || true
+  poll test -e "$STATE/run/crds" || true
   keep_running snapshot-controller snapshot-controller --kubeconfig "$STATE/kubeconfig"
   keep_running csi-snapshotter csi-snapshotter "${driver[@]}" --extra-create-metadata
 }

@@ -30,17 +30,11 @@ reap_for_ever() {
 # Set up this side of a veth pair, once the other side has moved it here.
 uplink() { # INTERFACE ADDRESS PEER
   ip link set lo up
-  retry 200 ip link show "$1" >/dev/null 2>&1 || true
+  poll ip link show "$1" >/dev/null 2>&1 || true
   ip addr add "$2" peer "$3" dev "$1"
   ip link set "$1" up
   sysctl -qw net.ipv4.ip_forward=1
 }
 
-# For ten minutes. Programs that start without an API server retry automatically.
-wait_for_api() {
-  local i
-  for ((i = 0; i < 3000; i++)); do
-    admin get --raw /readyz >/dev/null 2>&1 && return 0
-    sleep 0.2
-  done
-}
+# Programs that start without an API server retry automatically.
+wait_for_api() { poll admin get --raw /readyz >/dev/null 2>&1 || true; }

@@ -14,15 +14,15 @@ cmd_up() {
   make_pki
   _start_control_plane
   for node in $(node_names); do start_node "$node"; done
-  wait_for 60 "the API server" admin get --raw /readyz
+  wait_for "the API server" admin get --raw /readyz
   log "the API server is ready after $((SECONDS - started)) s"
   _apply_storage
   for node in $(node_names); do
-    wait_for 60 "containerd on $node" inside "$node" test -S /run/containerd/containerd.sock
+    wait_for "containerd on $node" inside "$node" test -S /run/containerd/containerd.sock
   done
-  wait_for 30 "the pause image" cmd_load_image "$CACHE/pause.tar"
-  for node in $(node_names); do wait_for 90 "$node" node_ready "$node"; done
-  wait_for 30 "the default service account" admin -n default get serviceaccount default
+  wait_for "the pause image" cmd_load_image "$CACHE/pause.tar"
+  for node in $(node_names); do wait_for "$node" node_ready "$node"; done
+  wait_for "the default service account" admin -n default get serviceaccount default
   log "up in $((SECONDS - started)) s: export KUBECONFIG=$STATE/kubeconfig PATH=$BIN:\$PATH"
 }
 
@@ -43,7 +43,8 @@ _lay_out_state() {
 _start_control_plane() {
   local pid
   become_space control "$STATE/log/init.log" &
-  if ! retry 100 test -e "$STATE/run/csi-mounted" || ! pid_of control >/dev/null; then
+  poll _has_mounted $! || true
+  if [ ! -e "$STATE/run/csi-mounted" ] || ! pid_of control >/dev/null; then
     cat "$STATE/log/init.log" >&2
     die "the control plane did not start"
   fi
@@ -52,7 +53,12 @@ _start_control_plane() {
   ip addr add "$HOST_IP" peer "$CONTROL_IP" dev "$HOST_INTERFACE"
   ip link set "$HOST_INTERFACE" up
   ip route add "$NET.0.0/16" via "$CONTROL_IP"
-  wait_for 10 "the network" in_control_network nft list table inet testcluster
+  wait_for "the network" in_control_network nft list table inet testcluster
+}
+
+# The control plane has mounted the volumes, or has ended before it could.
+_has_mounted() { # PID
+  [ -e "$STATE/run/csi-mounted" ] || ! kill -0 "$1" 2>/dev/null
 }
 
 _apply_storage() {
@@ -60,10 +66,10 @@ _apply_storage() {
   for kind in volumesnapshots volumesnapshotclasses volumesnapshotcontents; do
     crds+=("crd/$kind.snapshot.storage.k8s.io")
   done
-  wait_for 30 "the snapshot CRDs" admin apply --server-side -f "$CACHE/crd"
-  wait_for 30 "the snapshot CRDs" admin wait --for=condition=Established "${crds[@]}" --timeout=1s
+  wait_for "the snapshot CRDs" admin apply --server-side -f "$CACHE/crd"
+  wait_for "the snapshot CRDs" admin wait --for=condition=Established "${crds[@]}" --timeout=1s
   touch "$STATE/run/crds" # the snapshot controllers wait for it
-  wait_for 30 "the storage classes" admin apply -f "$STATE/conf/storage.yaml"
+  wait_for "the storage classes" admin apply -f "$STATE/conf/storage.yaml"
 }
 
 cmd_down() {
@@ -72,12 +78,12 @@ cmd_down() {
     kill -KILL "$pid" 2>/dev/null || true # all nodes end with PID 1 of the control plane
     wait_until_gone "$pid"
   fi
-  retry 100 _no_space_left || log "processes remain: $(pgrep -f -- " __init $STATE " | xargs)"
+  poll _no_space_left || log "processes remain: $(pgrep -f -- " __init $STATE " | xargs)"
   ip link del "$HOST_INTERFACE" 2>/dev/null || true
   remove_cgroups "$CGROUP"
   _remove_mount_points
   [ -d "$STATE" ] || return 0
-  retry 100 _no_image_in_use || log "loop devices still use images below $STATE"
+  poll _no_image_in_use || log "loop devices still use images below $STATE"
   _remove_new_loop_devices
   ! grep -q " $STATE/" /proc/self/mountinfo || die "something is mounted below $STATE: unmount it"
   if [ -n "${KEEP_LOGS:-}" ]; then

@@ -57,13 +57,17 @@ start_node() { # NODE
   make_cgroups "$CGROUP/$NODE"
   in_control_network ip link del "$NODE_INTERFACE" 2>/dev/null || true
   become_space "$NODE" "$STATE/log/$NODE/init.log" "$control" &
-  if ! retry 100 pid_of "$NODE" >/dev/null; then
+  if ! poll _began $! || ! pid=$(pid_of "$NODE"); then
     cat "$STATE/log/$NODE/init.log" >&2
     die "$NODE did not start"
   fi
-  pid=$(pid_of "$NODE")
-  retry 100 _own_network "$pid" "$control" || die "$NODE has no network namespace"
+  poll _own_network "$pid" "$control" || die "$NODE has no network namespace"
   _connect_node "$pid"
+}
+
+# The selected node runs, or has ended before.
+_began() { # PID
+  pid_of "$NODE" >/dev/null || ! kill -0 "$1" 2>/dev/null
 }
 
 _write_node_files() {
@@ -103,7 +107,7 @@ cmd_start_node() { # NODE
   select_known_node "${1:-}"
   local started=$SECONDS
   start_node "$NODE"
-  wait_for 90 "$NODE" _ready_since "$NODE" "$(date -u +%FT%TZ)"
+  wait_for "$NODE" _ready_since "$NODE" "$(date -u +%FT%TZ)"
   log "$NODE is ready after $((SECONDS - started)) s"
 }
 

@@ -1,16 +1,10 @@
 # shellcheck shell=bash
 # The settings, the versions that are built, and the paths.
 
-# Versions. A change rebuilds only what depends on it; see build.sh.
-KUBERNETES=1.36.3
-COREDNS=v1.15.0
-HELM=v3.22.0
-KIND=v0.33.0
-PROVISIONER=v6.3.0
-ATTACHER=v4.13.0
-RESIZER=v2.3.0
-SNAPSHOTTER=v8.7.0
-CSI_SPEC=v1.13.0
+# Versions and checksums. What is compiled for the cluster is in programs/go.mod, kubectl in conf/tools.txt.
+KUBERNETES=$(awk '$1 == "k8s.io/kubernetes" && NF > 1 { print substr($2, 2) }' "$HERE/programs/go.mod")
+HELM="helm.sh/helm/v4@v4.2.3 h1:JEejtPE04+SvyRomOfgRXVxyJ/lude7eShio30oQr0Y= ./cmd/helm -X helm.sh/helm/v4/internal/version.version=v4.2.3"
+KIND="sigs.k8s.io/kind@v0.33.0 h1:AjvDv3vOygb/VKLVQW87lfktIBzkxR8Ump9DjxC8+Lk= ."
 
 # From the environment, see README.md. All commands need the same values.
 CACHE=${CLUSTER_CACHE:-$HOME/.cache/testcluster}
@@ -18,7 +12,7 @@ STATE=${CLUSTER_DIR:-${TMPDIR:-/tmp}/testcluster}
 NODES=${CLUSTER_NODES:-1}
 NET=${CLUSTER_NET:-172.30}
 VOLUME_SPACE=${CLUSTER_VOL_SIZE:-40G}
-NODE_GRACE=${CLUSTER_NODE_GRACE:-20s}
+NODE_GRACE=${CLUSTER_NODE_GRACE:-60s}
 EVICT_SECONDS=${CLUSTER_EVICT_SECONDS:-300}
 PROXY_MODE=${CLUSTER_PROXY_MODE:-nftables}
 
@@ -38,6 +32,9 @@ ROOT=$CACHE/root                                                     # Debian pa
 LIBRARIES=$ROOT/usr/lib/x86_64-linux-gnu:$ROOT/lib/x86_64-linux-gnu  # of those packages
 SCRATCH=(/run/containerd /var/lib/cni /var/log/containers)           # a tmpfs on each node
 KUBELET_DIR=/var/lib/kubelet
+
+PYTHON=$HERE/../../.venv/bin/python # of `make setup`
+[ -x "$PYTHON" ] || PYTHON=python3
 
 export KUBECACHEDIR=$STATE/kubecache
 export PATH=$BIN:$ROOT/usr/bin:$ROOT/usr/sbin:$ROOT/bin:$ROOT/sbin:$PATH

@@ -44,7 +44,7 @@ become_space() { # control|NODE LOGFILE [PARENT-PID]
 }
 
 wait_until_gone() { # PID
-  retry 200 test ! -e "/proc/$1" || die "process $1 does not end"
+  poll test ! -e "/proc/$1" || die "process $1 does not end"
 }
 
 # Make a cgroup in every hierarchy.
@@ -61,7 +61,7 @@ make_cgroups() { # PATH
 }
 
 remove_cgroups() { # PATH
-  retry 100 _without_cgroups "$1" || log "cgroups remain: $(compgen -G "/sys/fs/cgroup/*/$1" | xargs)"
+  poll _without_cgroups "$1" || log "cgroups remain: $(compgen -G "/sys/fs/cgroup/*/$1" | xargs)"
 }
 
 _without_cgroups() { # PATH

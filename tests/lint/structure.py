@@ -17,8 +17,6 @@ WORKER = "dedupe_worker"
 WORKER_ENTRIES = 20
 WORKER_EDGES = 80
 PATIENCE = Path("tests/support/patience.py")
-# The cluster's tool is no test. Those on it have sleeps that are to go.
-MAY_SLEEP = (PATIENCE, Path("tests/cluster"), Path("tests/e2e"))
 
 
 def check(checkout: Checkout) -> Iterator[Finding]:
@@ -28,7 +26,7 @@ def check(checkout: Checkout) -> Iterator[Finding]:
     yield from _cycles(checkout)
     yield from _worker(checkout)
     for module in checkout.others("tests"):
-        if not any(module.path.is_relative_to(each) for each in MAY_SLEEP):
+        if module.path != PATIENCE:
             yield from _sleeps(module)
 
 

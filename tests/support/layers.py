@@ -62,7 +62,7 @@ def later(*values: object) -> ParameterSet:
 
 @dataclass
 class Report:
-    """What a run left to another command, and the times of what it ran.
+    """The tests that a run left to another command, and the times of those that it ran.
 
     `left` maps a command to the ids of the tests that it would run. `tests` and `stages`: seconds of each test, and of
     the parts of a command. `not_run`: its parts that this machine can't run, and why.

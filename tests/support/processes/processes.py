@@ -10,8 +10,7 @@ import httpx
 
 from dedupe_crds.status.worker import WorkerStatus
 from tests.support.crashes.steps import Crash
-from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS
-from tests.support.patience import wait_for as wait_for  # noqa: PLC0414 # end-to-end tests have it from here
+from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS, wait_for
 from tests.support.processes.forked import ForkedProcess
 from tests.support.processes.loopback import HTTP
 from tests.support.traffic.streams import TestStream

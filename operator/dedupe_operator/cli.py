@@ -19,7 +19,7 @@ from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.spec.pod import PodShape
 from dedupe_httpd.address import parse_address
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_operator.config import OperatorConfig
+from dedupe_operator.config import LEASE_SECONDS, OperatorConfig
 from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.process import run_operator
@@ -119,8 +119,8 @@ _M = TypeVar("_M", bound=Model)
 @click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
 @click.option(
     "--lease-seconds",
-    type=click.IntRange(min=15),
-    default=15,
+    type=click.IntRange(min=LEASE_SECONDS),
+    default=LEASE_SECONDS,
     help="Time that the Lease is valid after a renewal. A replica takes over that long after a loss of the leader.",
 )
 @click.option("--identity", help="Name of this replica in the Lease. Default: the host name.")

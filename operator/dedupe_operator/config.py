@@ -1,9 +1,12 @@
 """Configuration of the operator, built once from the command line."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.resources.pod_template import WorkerRelease
+
+LEASE_SECONDS: Final = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class OperatorConfig:
     lease_namespace: str
     lease_name: str
     identity: str
-    lease_seconds: int = 15
+    lease_seconds: int = LEASE_SECONDS
     failover: bool = True
     cluster_scope: bool = True
     allowed: AllowList = AllowList()  # noqa: RUF009 (it is frozen)

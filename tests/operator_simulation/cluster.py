@@ -10,6 +10,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Final, TypeVar, cast
 
+from dedupe_operator.config import LEASE_SECONDS
 from dedupe_operator.errors import KubernetesError, Unreachable
 from dedupe_operator.kubernetes.leader_election import Leadership
 from dedupe_operator.kubernetes.names import Object
@@ -30,7 +31,7 @@ class Lease:
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
-        self._lock = SimpleNamespace(renewed_at=clock(), released=False)
+        self._lock = SimpleNamespace(renewed_at=clock(), released=False, seconds=LEASE_SECONDS)
 
     def renew(self) -> None:
         self._lock.renewed_at = self._clock()

@@ -10,6 +10,7 @@ from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.simulation.kafka.calls import Call
 from tests.simulation.kafka.stream_world import StreamWorld, values, with_value
+from tests.support.layers import later
 
 
 @pytest.fixture
@@ -99,7 +100,9 @@ MOMENTS = 75
 """The calls of a start, before and after each, and some of the running loop."""
 
 
-@pytest.mark.parametrize(("topic_ids", "delivery"), [(True, "ExactlyOnce"), (False, "AtLeastOnce")])
+@pytest.mark.parametrize(
+    ("topic_ids", "delivery"), [(True, "ExactlyOnce"), later(False, "AtLeastOnce")]
+)
 def test_a_kill_at_any_moment_of_a_start_with_a_new_input_skips_nothing(
     tmp_path: Path, topic_ids: bool, delivery: str
 ) -> None:

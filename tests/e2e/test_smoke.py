@@ -151,7 +151,10 @@ def test_a_bad_image_stops_at_the_first_partition_and_is_mended_without_a_hand(
     held = stream.wait_for_condition("Progressing", ConditionStatus.FALSE)
 
     assert NO_IMAGE in told.message
-    assert (held.reason, f"partitions 1-{PARTITIONS - 1}" in held.message) == ("RolloutHeldBack", True)
+    assert (held.reason, f"partitions 1-{PARTITIONS - 1}" in held.message) == (
+        "RolloutHeldBack",
+        True,
+    )
     stream.send(order(SEED + 30, number, partitions=PARTITIONS) for number in range(COUNT))
     for partition in range(1, PARTITIONS):
         wait_until_partition_passed(stream, partition)

@@ -102,21 +102,22 @@ lint-and-units: setup
 test test-all test-rest: export TEST_REPORTS := $(REPORTS)
 # Every run of pytest ends itself 80 minutes after it.
 test test-all test-rest: export TEST_STARTED ?= $(shell date +%s)
-test: setup check-java ## Run lint, units, simulation, and on real parts a proof of each promise: 15 minutes
+test: setup check-java ## Run lint, units, simulation, and on real parts a proof of each promise: 20 minutes
 	@$(call run_stages,$(TEST_STAGES))
 
-test-all: setup check-java ## Run make test and all other tests but those of the matrix: 45 minutes
+test-all: setup check-java ## Run make test and all other tests but those of the matrix: an hour
 	@$(call run_stages,$(TEST_STAGES) $(REST_STAGES))
 
-test-rest: setup check-java ## Run what make test-all adds to make test: 30 minutes, or 6 with FIFTH=COMMIT
+test-rest: setup check-java ## Run what make test-all adds to make test, or a fifth of it: make test-rest FIFTH=COMMIT
 	@$(call run_stages,$(REST_STAGES))
 
 # Before the tests of the chart, as the first of them would wait for all of it.
 helm: setup
 	@command -v helm >/dev/null || tests/cluster/cluster.sh build-helm
 
+# More processes than others have, because the scripts on a broker and the kills wait for its time-outs.
 proofs:
-	@$(MAKE) --no-print-directory pytest ONLY="$(PROOFS)" TESTS="tests/component tests/faults $(ON_SPARK:%=--ignore %)"
+	@$(MAKE) --no-print-directory pytest ONLY="$(PROOFS)" JOBS=5 TESTS="tests/component tests/faults $(ON_SPARK:%=--ignore %)"
 
 proofs-on-spark:
 	@$(MAKE) --no-print-directory pytest ONLY="$(PROOFS)" TESTS="$(ON_SPARK)" JOBS=0

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is public
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     AdminClient,
     NewTopic,
+    OffsetSpec,
 )
 from hypothesis import HealthCheck, settings
 
@@ -45,11 +47,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 
 def is_led(admin: AdminClient, topic: str) -> bool:
-    """Return whether the broker, not only the controller, knows all leaders."""
+    """Return whether the broker leads all partitions.
+
+    It knows of its leaderships before it takes them over: meanwhile it answers that it is not the leader.
+    """
     found = admin.list_topics(topic, timeout=HANG_SECONDS).topics[topic]
-    return found.error is None and all(
-        partition.leader >= 0 for partition in found.partitions.values()
-    )
+    if found.error or any(partition.leader < 0 for partition in found.partitions.values()):
+        return False
+    ends = {TopicPartition(topic, each): OffsetSpec.latest() for each in found.partitions}  # type: ignore[no-untyped-call] # the library's, untyped
+    asked = admin.list_offsets(ends, request_timeout=HANG_SECONDS).values()
+    return all(each.exception(HANG_SECONDS) is None for each in asked)
 
 
 @pytest.fixture

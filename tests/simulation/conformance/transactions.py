@@ -423,7 +423,9 @@ def a_record_without_a_partition_must_be_aborted(
         outcome(producer.commit_transaction, 15),
         outcome(producer.abort_transaction, 15),
         reports.seen,
-        read(world.reader(topic)),
+        # If a thread of the library was faster than the purge, the partition is in the second transaction, which ends
+        # with a marker.
+        either(read(world.reader(topic)), [(2, _END)], [(3, _END)]),
     ]
     return answers, [
         0,

@@ -153,7 +153,7 @@ def outcome(call: Callable[..., object], *arguments: object) -> Answer:
         return error_of(raised.args[0])
 
 
-def either(answer: Answer, *alike: str | int) -> Answer:
+def either(answer: Answer, *alike: Answer) -> Answer:
     """Return the first of these for each of them: threads of the library decide which it is."""
     return alike[0] if answer in alike else answer
 

@@ -25,6 +25,7 @@ _HASH_LENGTH: Final = 10
 _HASHED: Final = re.compile(rf"-(worker|router)-[0-9a-f]{{{_HASH_LENGTH}}}")
 _KEPT: Final = 2
 _REMEMBERED: Final = 4096
+_REMEMBERED_TEXTS: Final = 1024
 _LONGEST_READ: Final = 1 << 16
 _DEEPEST_READ: Final = 64
 
@@ -56,12 +57,11 @@ def routers_name(stream: DedupeStream) -> str:
 def build(stream: DedupeStream, name: str | None = None) -> Object:
     """Return a ConfigMap with the present manifest of a stream, by default the newest."""
     name = name or newest_name(stream.metadata.name)
-    text = yaml.safe_dump(_manifest(stream), sort_keys=False, allow_unicode=True)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata.of_stream(stream, name),
-        "data": {MANIFEST_KEY: text},
+        "data": {MANIFEST_KEY: _text(_Known.of(stream))},
     }
 
 
@@ -116,6 +116,12 @@ def direct_input(live: Object | None) -> str | None:
     Workers of each release read it at their start. "" if it was deleted, or changed by others so that no worker can.
     """
     text = str(((live or {}).get("data") or {}).get(MANIFEST_KEY, ""))
+    return _direct_input(text)
+
+
+# A pass writes and reads the same YAML as the one before, and that takes most of its time.
+@lru_cache(maxsize=_REMEMBERED_TEXTS)
+def _direct_input(text: str) -> str | None:
     try:
         if len(text) > _LONGEST_READ or not _is_plain(text):
             return ""
@@ -142,14 +148,21 @@ def _is_plain(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A stream, equal to each other one with the same spec."""
+    """A stream, equal to each other one of its name with the same spec."""
 
     stream: DedupeStream = field(compare=False)
+    name: tuple[str, str]
     spec: str
 
     @classmethod
     def of(cls, stream: DedupeStream) -> "_Known":
-        return cls(stream, stream.spec.model_dump_json())
+        name = (stream.metadata.namespace, stream.metadata.name)
+        return cls(stream, name, stream.spec.model_dump_json())
+
+
+@lru_cache(maxsize=_REMEMBERED_TEXTS)
+def _text(known: _Known) -> str:
+    return yaml.safe_dump(_manifest(known.stream), sort_keys=False, allow_unicode=True)
 
 
 def routers_hash(stream: DedupeStream) -> str:

@@ -7,12 +7,17 @@ from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.plugin import Plugin
-from tests.e2e.support.restores import ask_for_restore, restore_of, restored
+from tests.e2e.support.restores import (
+    ask_for_restore,
+    assert_restored_under_load,
+    restore_of,
+    restored,
+)
 from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
-from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
+from tests.e2e.support.volumes import CLAIMS, claim_of
 from tests.faults.seed import SEED
 
 PARTITIONS = 2
@@ -36,24 +41,9 @@ def test_a_lost_volume_comes_back_from_the_newest_copy_in_a_bucket_and_no_repeat
     copied: dict[str, ClusterStream],
 ) -> None:
     stream = copied["S3"]
-    other = restore_of(stream, 1)
-    with LiveLoad(stream, SEED) as load:
-        load.wait_until_filled()
-        Snapshots(stream).make(f"{stream.name}-first")
-        load.begin("after the snapshot")
-        load.wait_until_filled()
-        with restored(stream, 0):
-            lost = lose_volume(stream, 0)
-        load.begin("after the restore")
-        load.wait_until_filled()
-    load.judged()
-
-    restore = restore_of(stream, 0)
-    assert (restore.source, restore.name) == (RestoreSource.CHECKPOINT, f"{stream.name}-first")
-    assert (lost in restore.reason, restore.refused) == (True, [])
-    assert stream.starts()[0] == "Tail"
-    stream.wait_for_events("StoreFromCheckpoint")
-    assert restore_of(stream, 1) == other
+    assert_restored_under_load(
+        stream, SEED, f"{stream.name}-first", RestoreSource.CHECKPOINT, "StoreFromCheckpoint"
+    )
 
 
 def test_a_partition_is_restored_by_hand_on_a_new_volume_and_its_old_one_is_kept(

@@ -29,11 +29,11 @@ from tests.e2e.support.moves import (
 from tests.e2e.support.nodes import nodes_of
 from tests.e2e.support.plugin import Plugin
 from tests.e2e.support.pods import PodsWatched
-from tests.e2e.support.restores import restore_of, restored
+from tests.e2e.support.restores import assert_restored_under_load
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
-from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
+from tests.e2e.support.volumes import CLAIMS, claim_of
 from tests.e2e.support.zombie import Zombie
 from tests.faults.seed import SEED
 from tests.support.traffic.traffic import order, retries
@@ -223,25 +223,9 @@ def test_a_snapshot_asked_for_has_a_usable_stamped_copy_of_each_partition(
 def test_a_lost_volume_comes_back_from_the_newest_snapshot_and_no_repeat_of_any_time_passes(
     stream: ClusterStream,
 ) -> None:
-    name = f"{stream.name}-newest"
-    others = [restore_of(stream, partition) for partition in range(1, PARTITIONS)]
-    with LiveLoad(stream, SEED + 50) as load:
-        load.wait_until_filled()
-        Snapshots(stream).make(name)
-        load.begin("after the snapshot")
-        load.wait_until_filled()
-        with restored(stream, 0):
-            lost = lose_volume(stream, 0)
-        load.begin("after the restore")
-        load.wait_until_filled()
-    load.judged()
-
-    restore = restore_of(stream, 0)
-    assert (restore.source, restore.name) == (RestoreSource.SNAPSHOT, name)
-    assert (lost in restore.reason, restore.refused) == (True, [])
-    assert stream.starts()[0] == "Tail"
-    stream.wait_for_events("StoreFromSnapshot")
-    assert [restore_of(stream, partition) for partition in range(1, PARTITIONS)] == others
+    assert_restored_under_load(
+        stream, SEED + 50, f"{stream.name}-newest", RestoreSource.SNAPSHOT, "StoreFromSnapshot"
+    )
 
 
 def test_a_worker_on_a_node_that_is_cut_off_is_fenced_and_writes_no_more(

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 
 from dedupe_crds.annotations import RESTORE, RestoreRequest
 from dedupe_crds.spec.stream import GROUP
-from dedupe_crds.status.stream import PartitionStatus, Restore
-from tests.e2e.support.snapshots import partition_status
+from dedupe_crds.status.stream import PartitionStatus, Restore, RestoreSource
+from tests.e2e.support.live_load import LiveLoad
+from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
-from tests.e2e.support.volumes import CLAIMS
+from tests.e2e.support.volumes import CLAIMS, lose_volume
 
 
 @contextmanager
@@ -31,6 +32,34 @@ def restored(stream: ClusterStream, partition: int) -> Iterator[None]:
     print(f"{stream.name}/{partition}: ready from {source} after {seconds:.1f} s")
     assert {other: _belongings(stream, other) for other in others} == before
     _assert_same_partition(stream, partition, old, now)
+
+
+def assert_restored_under_load(
+    stream: ClusterStream, seed: int, name: str, source: RestoreSource, event: str
+) -> None:
+    """Have partition 0 lose its volume after the snapshot `name`, which is made here, and come back from it alone.
+
+    Asserts that each message has passed once, also those sent again since before the snapshot.
+    """
+    others = [restore_of(stream, partition) for partition in range(1, stream.partitions)]
+    with LiveLoad(stream, seed) as load:
+        load.wait_until_filled()
+        Snapshots(stream).make(name)
+        load.begin("after the snapshot")
+        load.wait_until_filled()
+        with restored(stream, 0):
+            lost = lose_volume(stream, 0)
+        load.begin("after the restore")
+        load.wait_until_filled()
+    load.judged()
+
+    restore = restore_of(stream, 0)
+    assert (restore.source, restore.name) == (source, name)
+    assert (lost in restore.reason, restore.refused) == (True, [])
+    assert stream.starts()[0] == "Tail"
+    stream.wait_for_events(event)
+    now = [restore_of(stream, partition) for partition in range(1, stream.partitions)]
+    assert now == others
 
 
 def wait_until_on_another_volume(stream: ClusterStream, partition: int, old: str) -> None:

@@ -25,6 +25,8 @@ E2E = $(or $(TESTS),tests/e2e)
 REAL_PARTS := tests/component tests/faults tests/e2e tests/native
 # Spark uses all cores by itself, and its session takes longer to start than most tests last: one process for all of these.
 ON_SPARK := tests/component/spark tests/component/postgres tests/faults/test_aggregate.py
+# What loads all cores or restarts brokers, and would starve Kubernetes.
+SPARK_AND_FAULTS := tests/component/spark tests/component/postgres tests/faults
 # The tests of a file share a process, for its fixtures. In the order of tests/support/layers.py units come last: no process
 # waits for another's last file, as a file of units takes a second.
 BY_FILE := --dist loadfile --no-loadscope-reorder
@@ -39,8 +41,8 @@ has_cargo = found=$$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || true; \
 REPORTS := build/test-reports
 # The stages of a command run one after another, because they would starve each other. One that fails does not stop the next
 # ones, so that one run shows all failures.
-TEST_STAGES := lint-and-units simulate helm proofs proofs-on-spark proofs-on-kubernetes
-REST_STAGES := simulate-more rest rest-on-kubernetes rest-on-native-path
+TEST_STAGES := helm lint-units-and-kubernetes simulate proofs proofs-on-spark
+REST_STAGES := simulate-more rest-and-kubernetes rest-of-spark-and-faults rest-on-native-path
 run_stages = failed=0; rm -rf $(REPORTS); mkdir -p $(REPORTS); for stage in $(1); do begin=$$SECONDS; \
 	$(MAKE) --no-print-directory $$stage || failed=1; echo "$$stage $$((SECONDS - begin))" >>$(REPORTS)/stages.txt; done; \
 	$(BIN)/python -m tests.support.layers; exit $$failed
@@ -97,12 +99,16 @@ check: lint-and-units simulate ## Run lint, the unit tests and a minute of simul
 
 # Lint beside the units, because most of its time is mypy's, on one core.
 lint-and-units: setup
-	@$(MAKE) --no-print-directory --jobs 2 lint unit
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line lint unit
+
+# Units need the cores, and Kubernetes mostly waits: for its own time-outs, and for one pod after another.
+lint-units-and-kubernetes: setup
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=line lint unit proofs-on-kubernetes
 
 test test-all test-rest: export TEST_REPORTS := $(REPORTS)
 # Every run of pytest ends itself 80 minutes after it.
 test test-all test-rest: export TEST_STARTED ?= $(shell date +%s)
-test: setup check-java ## Run lint, units, simulation, and on real parts a proof of each promise: 20 minutes
+test: setup check-java ## Run lint, units, simulation, and on real parts a proof of each promise: 15 minutes
 	@$(call run_stages,$(TEST_STAGES))
 
 test-all: setup check-java ## Run make test and all other tests but those of the matrix: an hour
@@ -122,15 +128,21 @@ proofs:
 proofs-on-spark:
 	@$(MAKE) --no-print-directory pytest ONLY="$(PROOFS)" TESTS="$(ON_SPARK)" JOBS=0
 
-proofs-on-kubernetes:
+proofs-on-kubernetes: setup check-java
 	@if $(has_kubernetes); then $(MAKE) --no-print-directory test-e2e ONLY="$(PROOFS)"; \
 	else $(call did_not_run,$(WITHOUT_KUBERNETES)); fi
 
 simulate-more:
 	@$(MAKE) --no-print-directory simulate FIRST=101 SEEDS=200 ROUTED_SEEDS=20 CHANGE_SEEDS=5 OPERATOR_SEEDS=60
 
-rest:
-	@$(MAKE) --no-print-directory pytest ONLY="$(REST)"
+rest-and-kubernetes: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line rest-of-kafka rest-on-kubernetes
+
+rest-of-kafka:
+	@$(MAKE) --no-print-directory pytest ONLY="$(REST)" JOBS=2 TESTS="tests $(SPARK_AND_FAULTS:%=--ignore %)"
+
+rest-of-spark-and-faults:
+	@$(MAKE) --no-print-directory pytest ONLY="$(REST)" TESTS="$(SPARK_AND_FAULTS)"
 
 rest-on-kubernetes:
 	@if $(has_kubernetes); then $(MAKE) --no-print-directory test-e2e ONLY="$(REST)"; \

@@ -14,6 +14,7 @@ from tests.simulation.schedule.routers import AddInputPartition, Grow, KillAt, S
 from tests.simulation.schedule.settings import Settings, input_topic
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import Recreate, Retain
+from tests.support.layers import later, spread
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -93,7 +94,7 @@ def test_an_input_that_gets_partitions_is_routed_from_their_beginning(seconds: f
 @pytest.mark.parametrize(
     "fault", [Crash, lambda: Crash(power=True), lambda: ReplaceVolume("empty")]
 )
-@pytest.mark.parametrize("calls", range(1, 110, 12))
+@pytest.mark.parametrize("calls", spread(range(1, 110, 12)))
 def test_a_worker_that_is_killed_hands_over_and_learns(
     fault: Callable[[], Action], calls: int
 ) -> None:
@@ -105,7 +106,7 @@ def test_a_store_from_before_the_change_learns_all_again(seconds: float) -> None
     judge(change(), at(seconds, ReplaceVolume("snapshot")))
 
 
-@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("moment", [later(Moment.BEFORE), Moment.AFTER])
 @pytest.mark.parametrize("name", ["init_transactions", "send", "commit_transaction"])
 def test_an_entry_of_a_controller_that_is_killed_counts_or_not(name: str, moment: Moment) -> None:
     for number in (1, 2, 3, 4):
@@ -128,7 +129,7 @@ def test_a_zombie_writes_nothing_behind_the_cut(frozen: float) -> None:
 
 
 @pytest.mark.parametrize("volume", ["own", "copy", "empty", "snapshot"])
-@pytest.mark.parametrize("seconds", [0.0, 2.0, 30.0])
+@pytest.mark.parametrize("seconds", [later(0.0), 2.0, later(30.0)])
 def test_a_worker_of_the_old_manifest_does_no_harm(volume: str, seconds: float) -> None:
     late = End(seconds=10.0)
     judge(change(End(), late), at(seconds, OldManifest(volume, 5.0)), *send(SETTINGS, 90, 120))

@@ -13,6 +13,7 @@ from tests.simulation.schedule.input import Item
 from tests.simulation.schedule.routers import FreezeAt, Grow, KillAt, SecondAt, SendTo
 from tests.simulation.schedule.settings import REPARTITION, Settings
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
+from tests.support.layers import later, spread
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -53,12 +54,12 @@ def test_a_stream_grows_under_traffic(tmp_path: Path) -> None:
     assert set(marks) == {0, 1}, "of the old partitions"
 
 
-@pytest.mark.parametrize("calls", range(1, 120, 13))
+@pytest.mark.parametrize("calls", spread(range(1, 120, 13)))
 def test_a_controller_that_is_killed_at_any_call_is_continued(calls: int) -> None:
     judge(Step(When(calls), 0, KillAt("g", 0.0)))
 
 
-@pytest.mark.parametrize("down", [0.0, 5.0])
+@pytest.mark.parametrize("down", [0.0, later(5.0)])
 @pytest.mark.parametrize("name", ["init_transactions", "send", "commit_transaction"])
 def test_an_entry_of_a_controller_that_is_killed_counts_or_not(name: str, down: float) -> None:
     for moment in Moment:
@@ -73,14 +74,14 @@ def test_two_controllers_do_no_harm(calls: int) -> None:
 @pytest.mark.parametrize(
     "fault", [Crash, lambda: Crash(power=True), lambda: ReplaceVolume("empty")]
 )
-@pytest.mark.parametrize("calls", range(1, 80, 20))
+@pytest.mark.parametrize("calls", spread(range(1, 80, 20)))
 def test_a_new_worker_learns_again_what_it_has_lost(
     fault: Callable[[], Action], calls: int
 ) -> None:
     judge(Step(When(calls, seconds=20.0), NEW, fault()))
 
 
-@pytest.mark.parametrize("calls", range(1, 80, 20))
+@pytest.mark.parametrize("calls", spread(range(1, 80, 20)))
 def test_a_router_that_stood_still_does_not_route_by_an_old_epoch(calls: int) -> None:
     judge(Step(When(calls), 0, FreezeAt("r", 30.0)))
 

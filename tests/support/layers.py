@@ -13,7 +13,7 @@ file stages.txt there, and a line to not-run.txt for one that this machine can't
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +58,11 @@ def matrix(*values: object) -> ParameterSet:
 def later(*values: object) -> ParameterSet:
     """Return values of a parameter of a unit that `make test` leaves to `make test-all`."""
     return pytest.param(*values, marks=pytest.mark.later)
+
+
+def spread(values: Iterable[object], every: int = 3) -> list[object]:
+    """Return values of which `make test` runs each third: they are of one kind."""
+    return [later(value) if number % every else value for number, value in enumerate(values)]
 
 
 @dataclass

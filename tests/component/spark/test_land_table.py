@@ -104,7 +104,9 @@ def process(
     return process_group([*module, *where, str(table.warehouse), *step])
 
 
-@pytest.mark.proof
+@pytest.mark.parametrize(
+    "table", [pytest.param(ICEBERG, marks=pytest.mark.proof), DELTA], indirect=True
+)
 def test_what_is_committed_lands_once_in_few_files(
     spark: SparkSession, streams: CreateStream, table: Place
 ) -> None:

@@ -13,7 +13,7 @@ from tests.unit.worker.stores import MIB, count_known, open_store, random_ids, r
 
 IDENTITY = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-MAX_BYTES = 32 * MIB
+MAX_BYTES = 16 * MIB
 BATCH_IDS = 5_000
 ID_DISK_BYTES = 36
 GENERATIONS = 5

@@ -201,6 +201,10 @@ class Cluster:
         )
         return TopicOffsets(topic=name, id=str(found.topic_id), lows=lows, ends=ends)
 
+    def high_watermarks(self, name: str) -> dict[int, int]:
+        """Return the end of each partition, after open transactions. Raises TopicMissing."""
+        return self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
+
     def unread(self, name: str, partitions: Iterable[int]) -> dict[int, int]:
         """Return the number of offsets in each of the partitions."""
         wanted = list(partitions)
@@ -214,13 +218,13 @@ class Cluster:
 
         Raises OpenTransaction if one is open for longer than `within`.
         """
-        goal = self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
+        goal = self.high_watermarks(name)
 
         behind: list[int] = []
 
         def settled() -> TopicOffsets | None:
             found = self.offsets(name)
-            behind[:] = _behind(goal, found.ends)
+            behind[:] = [each for each, end in goal.items() if found.ends[each] < end]
             return None if behind else found
 
         found = self._deadline(within.total_seconds()).wait_for(settled, poll_seconds=_POLL_SECONDS)
@@ -286,10 +290,6 @@ class Cluster:
             for spec in (EARLIEST, LATEST)
         )
         return PartitionState(input_topic_id=input_id, output_topic_id=output_id, low=low, end=end)
-
-
-def _behind(goal: Mapping[int, int], ends: Mapping[int, int]) -> list[int]:
-    return [partition for partition, end in goal.items() if ends[partition] < end]
 
 
 def _exists_already(error: StreamError) -> bool:

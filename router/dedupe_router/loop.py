@@ -20,6 +20,7 @@ from dedupe_kafka.errors import RecordRefused, StreamError
 from dedupe_kafka.offsets import Place
 from dedupe_router.adoption import Adoption
 from dedupe_router.errors import Rebalanced
+from dedupe_router.held import HeldInputs
 from dedupe_router.output import Batch, Output
 from dedupe_router.reader import InputReader
 from dedupe_router.start import place_of
@@ -59,6 +60,7 @@ class Loop:
     output: Output
     adoption: Adoption
     watch: StreamWatch
+    held_inputs: HeldInputs
     state: RouterState
     clock: Clock
     most: int
@@ -188,6 +190,7 @@ class Loop:
         now = self.clock.monotonic()
         if now >= self._status_due:
             self.state.inputs = self.reader.inputs()
+            self.held_inputs.check(self.reader.behind())
             self.state.epoch = self.adoption.epoch
             self.state.is_member = self.reader.membership() is not None
             self._status_due = now + _STATUS_SECONDS

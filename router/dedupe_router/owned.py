@@ -33,7 +33,7 @@ def show_inputs(owned: Mapping[Place, Owned], consumer: Consumer) -> list[Router
     numbers: dict[str, list[int]] = {}
     for (topic, number), at in sorted(owned.items()):
         numbers.setdefault(topic, []).append(number)
-        before, lag = lags.get(topic, 0), _lag(consumer, TopicPartition(topic, number), at)
+        before, lag = lags.get(topic, 0), _lag(end_of(consumer, (topic, number)), at)
         lags[topic] = None if before is None or lag is None else before + lag
     return [
         RouterInput(topic=topic, partitions=numbers[topic], lag_messages=lags[topic])
@@ -41,8 +41,14 @@ def show_inputs(owned: Mapping[Place, Owned], consumer: Consumer) -> list[Router
     ]
 
 
-def _lag(consumer: Consumer, where: TopicPartition, at: Owned) -> int | None:
-    watermarks = consumer.get_watermark_offsets(where, cached=True)
-    if not watermarks or watermarks[1] < 0:
-        return None
-    return max(0, watermarks[1] - max(at.committed, 0))
+def end_of(consumer: Consumer, place: Place) -> int | None:
+    """Return the end of a partition as of the last fetch, None before it.
+
+    It is after the records of open transactions.
+    """
+    watermarks = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+    return watermarks[1] if watermarks and watermarks[1] >= 0 else None
+
+
+def _lag(end: int | None, at: Owned) -> int | None:
+    return None if end is None else max(0, end - max(at.committed, 0))

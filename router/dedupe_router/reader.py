@@ -19,7 +19,7 @@ from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import Place
 from dedupe_router.errors import OffsetOutOfRange
-from dedupe_router.owned import Owned, show_inputs
+from dedupe_router.owned import Owned, end_of, show_inputs
 from dedupe_router.start import Start, place_of
 
 _GATHER_SECONDS: Final = 0.01
@@ -266,6 +266,16 @@ class InputReader:
         for place in gone:
             self._owned.pop(place, None)
         self.pending = [record for record in self.pending if place_of(record) not in gone]
+
+    def behind(self) -> dict[Place, int]:
+        """Return the next offset of each partition that is read, and not at its end."""
+        if self._paused or self.pending:
+            return {}
+        return {
+            place: at.next_offset
+            for place, at in self._owned.items()
+            if not at.waits and (end_of(self.consumer, place) or 0) > at.next_offset
+        }
 
     def inputs(self) -> list[RouterInput]:
         """Return the partitions of each topic, with their lag."""

@@ -25,6 +25,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
 from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
+from dedupe_router.held import HeldInputs
 from dedupe_router.loop import Loop
 from dedupe_router.output import (
     TRANSACTION_SECONDS,
@@ -102,6 +103,7 @@ class Session:
                 output=output,
                 adoption=adoption,
                 watch=watch,
+                held_inputs=HeldInputs(cluster, config.servers, self._state, self._clock),
                 state=self._state,
                 clock=self._clock,
                 most=_MOST_RECORDS,

@@ -29,10 +29,9 @@ from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.policy import policy_of
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.added_partitions import AddedPartitions
 from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
-from dedupe_worker.kafka.input_trim import InputTrim
+from dedupe_worker.kafka.follow_up import follow_up
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
 from dedupe_worker.kafka.output_reader import Hidden, OutputReader
@@ -259,24 +258,16 @@ class ComponentFactory:
         reader: PartitionReader,
         output: PartitionOutput,
     ) -> Callable[[TopicWatch], None]:
-        """Return what to do each time the topics were checked.
-
-        Report input partitions that no worker reads; if routers write the input, delete what is committed of it.
-        """
-        state, where = self.worker_state, (topics, input_topic.name, self.config.partition)
-        if self.config.stream.spec.repartition is not None:
-            trim = InputTrim(*where, clock=self.clock, degradations=state.degradations)
-            return lambda watch: trim.run(output.committed, is_same=watch.is_described)
-        added = AddedPartitions(topics, input_topic, output_topic)
-        self.keys.begin(input_topic.partitions)
-
-        def show(watch: TopicWatch) -> None:
-            partitions = watch.input_partitions
-            self.keys.begin(partitions)
-            problem = added.problem(reader, partitions)
-            state.show_partitions(partitions, self.keys.sample, problem)
-
-        return show
+        """Return what to do each time the topics were checked, see follow_up.py."""
+        spec = self.config.stream.spec
+        return follow_up(
+            *(topics, input_topic, output_topic, reader, output, self.keys),
+            partition=self.config.partition,
+            servers=spec.kafka.bootstrap_servers,
+            has_routers=spec.repartition is not None,
+            worker_state=self.worker_state,
+            clock=self.clock,
+        )
 
     def _report_dropped(self, generations: int) -> None:
         """Report that more than one generation was dropped at once."""

@@ -5,9 +5,11 @@ The fleet calls it with worker statuses and times. Pure: no clock, no I/O.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from dedupe_crds.status.worker import Phase, WorkerStatus
+
+_HELD: Final = "OpenTransaction"
 
 
 class Drain(Protocol):
@@ -85,7 +87,8 @@ class _Partition:
         self.done = status is not None and status.ready and self._at_end(status)
         if status is None:
             return
-        self._message = status.message or self._message
+        held = [each.message for each in status.degraded if each.reason == _HELD]
+        self._message = status.message or next(iter(held), self._message)
         if self.done or status.input.next_offset > self._furthest:
             self._furthest = max(self._furthest, status.input.next_offset)
             self.moved_at = now

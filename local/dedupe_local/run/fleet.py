@@ -227,10 +227,10 @@ class Fleet:
             routed = RoutedDrain(cluster, self.stream, stall_seconds, now, routers=views)
             known = (routed, self._growth, stall_seconds, now)
             return GrowthDrain(*known, workers=self.views, routers=views)
-        ends = self._cluster.offsets(self.stream.spec.worker_input).ends
+        # Not the last stable offsets: what open transactions hide must be read as well.
+        ends = self._cluster.high_watermarks(self.stream.spec.worker_input)
         served = range(len(self._workers))  # what was added waits
-        targets = {partition: ends[partition] for partition in served}
-        return WorkerDrain(targets, stall_seconds, self._clock())
+        return WorkerDrain({each: ends[each] for each in served}, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:
         """Update a drain with the current statuses; return whether it is done.

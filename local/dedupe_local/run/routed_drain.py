@@ -75,8 +75,7 @@ class RoutedDrain:
 
     def _begin_workers(self, now: float) -> None:
         # With the records of open transactions: Kafka may show the offsets of a transaction before its records.
-        topic, isolation = self._stream.spec.worker_input, IsolationLevel.READ_UNCOMMITTED
-        ends = self._cluster.offsets(topic, isolation).ends
+        ends = self._cluster.high_watermarks(self._stream.spec.worker_input)
         self._workers = WorkerDrain(ends, self._stall_seconds, now)
 
     @property
@@ -101,8 +100,12 @@ class RoutedDrain:
 
 
 def _unread(cluster: Cluster, stream: DedupeStream) -> dict[Place, int]:
-    """Return the end of each input partition that has records."""
-    found = [cluster.offsets(topic.name) for topic in cluster.inputs(stream.spec)]
+    """Return the end of each input partition that has records.
+
+    It is after open transactions: what they hide must be routed as well.
+    """
+    uncommitted = IsolationLevel.READ_UNCOMMITTED
+    found = [cluster.offsets(topic.name, uncommitted) for topic in cluster.inputs(stream.spec)]
     return {
         (offsets.topic, partition): end
         for offsets in found

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.errors import NotDrained, WorkerEnded
 from dedupe_local.run.fleet import Fleet
+from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
@@ -125,3 +127,29 @@ def test_a_partition_that_cannot_go_on_ends_a_drain_with_its_reason(
         fleet.wait_drained(stall_seconds=30)
 
     assert "accepts messages of 300 bytes" in "".join(fleet.warnings)
+
+
+def test_a_drain_does_not_end_before_an_open_transaction_in_the_input(
+    streams: CreateStream, state: StateDir, broker: EmbeddedBroker
+) -> None:
+    stream = streams(partitions=PARTITIONS)
+    send(stream, 10)
+    other = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": f"other-{stream.input_topic}",
+            "transaction.timeout.ms": 600_000,
+        }
+    )
+    other.init_transactions(HANG_SECONDS)
+    other.begin_transaction()
+    other.produce(stream.input_topic, b"in it", b"in it", partition=0)
+    assert other.flush(HANG_SECONDS) == 0
+
+    with fleet_of(stream, state) as fleet:
+        with pytest.raises(NotDrained, match=r"No progress any more: partition 0 is at offset"):
+            fleet.wait_drained(stall_seconds=15)
+        other.commit_transaction(HANG_SECONDS)
+        fleet.wait_drained()
+
+    assert b"in it" in {record.value for record in stream.clean()}

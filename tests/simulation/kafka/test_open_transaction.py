@@ -59,3 +59,41 @@ def test_a_transaction_that_was_left_open_is_ended_and_not_waited_for(
     assert calls["abort_transaction"] == commit - 1
     assert passed()
     assert factory.worker_state.errors == {"BrokerUnavailable": 1}, "what the hook has raised"
+
+
+def test_one_that_stays_open_in_the_input_is_told_with_its_place_until_it_ends(
+    tmp_path: Path,
+) -> None:
+    clock = SimpleClock()
+    cluster = SimKafka(clock)
+    for topic in ("raw", "clean"):
+        cluster.create_topic(topic)
+    cluster.write("raw", 0, [record(b"%d" % n, b"v") for n in range(3)])
+    other = cluster.begin_foreign("another", 900.0)
+    other.write("raw", 0, [record(b"in it", b"v")])
+    cluster.write("raw", 0, [record(b"behind", b"v")])
+    stream = stream_manifest(tmp_path, "simulated:9092", "raw", "clean")
+    config = load_config(
+        manifest=stream.manifest, partition=0, state_dir=tmp_path / "state", kafka_properties=None
+    )
+    factory = ComponentFactory(config, clock, cluster.clients("worker", lambda _: None))
+    stop, began = Event(), clock.monotonic()
+    told: dict[int, list[str]] = {}
+
+    def watch() -> None:
+        seconds = int(clock.monotonic() - began)
+        told[seconds] = [each.message for each in factory.worker_state.degradations.current()]
+        if seconds == 120 and len(cluster.visible("clean", 0)) == 3:
+            other.commit()
+        if seconds >= 180:
+            stop.set()
+
+    clock.at_each_wait = watch
+    assert Supervisor(factory, CommandQueue(), stop).run() is ExitCode.OK
+    assert not any(messages for seconds, messages in told.items() if seconds < 60)
+    [message] = told[110]
+    assert message.startswith("since 1970-01-12 13:4")
+    assert "raw/0: a transaction of another producer is open since offset 3" in message
+    assert "to the end at 5" in message
+    assert not told[max(told)]
+    assert len(cluster.visible("clean", 0)) == 5

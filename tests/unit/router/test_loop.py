@@ -11,6 +11,7 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.status.router import RouterPhase
 from dedupe_growth.entries import Listed, Switch
 from dedupe_kafka.errors import BrokerUnavailable, RecordTooLarge
+from dedupe_kafka.offsets import Place
 from dedupe_router.errors import Rebalanced
 from dedupe_router.loop import Loop
 from dedupe_router.output import Batch
@@ -61,6 +62,14 @@ class FakeWatch:
 
 
 @dataclass
+class FakeHeldInputs:
+    behind: dict[Place, int] = field(default_factory=dict)
+
+    def check(self, behind: dict[Place, int]) -> None:
+        self.behind = behind
+
+
+@dataclass
 class Router:
     """A loop whose surroundings a test controls."""
 
@@ -68,6 +77,7 @@ class Router:
     starts: FakeStarts = field(default_factory=FakeStarts)
     output: FakeOutput = field(default_factory=FakeOutput)
     watch: FakeWatch = field(default_factory=FakeWatch)
+    held_inputs: FakeHeldInputs = field(default_factory=FakeHeldInputs)
     clock: StillClock = field(default_factory=StillClock)
     log: FakeLog = field(default_factory=lambda: FakeLog(START))
     state: RouterState = field(init=False)
@@ -80,6 +90,7 @@ class Router:
             output=self.output,
             adoption=adoption_of(STREAM.spec, self.log),
             watch=self.watch,  # type: ignore[arg-type] # what the loop uses of it
+            held_inputs=self.held_inputs,  # type: ignore[arg-type] # likewise
             state=self.state,
             clock=self.clock,
             most=100,

@@ -23,6 +23,7 @@ from dedupe_crds.clock import Clock
 from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized, OpenTransaction, Stopped, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.open_transaction import open_transaction
 from dedupe_kafka.requests import LATEST, AdminRequests
 from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
 
@@ -161,28 +162,6 @@ class Topics:
 def _pause(clock: Clock, stop: Event) -> bool:
     """Wait before the next request; return False if `stop` is set."""
     return not clock.wait(stop, _LOOK_SECONDS)
-
-
-def open_transaction(
-    topic: str, partition: int, stable: int, end: int, servers: str
-) -> OpenTransaction:
-    """Return the error that names an open transaction and the remedies.
-
-    `abort` is only for one that no coordinator knows: of any other, a producer that is still there would commit what it
-    sends after the abort, without what it has sent before.
-    """
-    tool = f"kafka-transactions.sh --bootstrap-server {servers}"
-    where = f"--topic {topic} --partition {partition}"
-    return OpenTransaction(
-        f"{topic}/{partition}: a transaction of another producer is open since offset {stable}, so records from there "
-        f"to the end at {end} can't be read; waiting for its end. "
-        f"If `{tool} find-hanging {where} --max-transaction-timeout 0` lists it, it has no end: "
-        f"abort it with `{tool} abort {where} --start-offset {stable}`. "
-        "If not, it ends at the latest after its producer's transaction.timeout.ms. To end it earlier, find the id of "
-        f"its producer with `{tool} describe-producers {where}` and the transactional id with `{tool} list`. "
-        "If that producer is gone, fence it with "
-        f"`{tool} forceTerminateTransaction --transactionalId ID` (Kafka 4.1 and later)"
-    )
 
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:

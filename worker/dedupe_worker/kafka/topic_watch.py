@@ -29,7 +29,8 @@ _GOLDEN: Final = 0.618033988749895
 class TopicWatch:
     """Watches one partition of the input and the output topic.
 
-    `input_end` is the last end of the input partition that is known to be of the watched topic, -1 before.
+    `input_end` is the last end of the input partition that is known to be of the watched topic, -1 before; `stable_end`
+    the one that the last `check` has found.
     `input_partitions` is the partition count of the input as last described. `is_described`: the last `check` has
     described the input, and it is the watched topic.
     """
@@ -46,7 +47,7 @@ class TopicWatch:
         self._interval = max(_SHORTEST_SECONDS, _SECONDS_PER_PARTITION * partitions)
         self._due = self._monotonic() + self._interval * (partition * _GOLDEN % 1.0)
         self._furthest_output = 0
-        self.input_end = -1
+        self.input_end = self.stable_end = -1
         self.is_described = False
         self.input_partitions = input_topic.partitions
 
@@ -57,7 +58,7 @@ class TopicWatch:
         InputTopicReplaced, or the errors of `Topics`.
         """
         self._furthest_output = max(self._furthest_output, output_position)
-        end = self._topics.end(self._input.name, self._partition)
+        end = self.stable_end = self._topics.end(self._input.name, self._partition)
         output_end = self._topics.end(self._output.name, self._partition)
         now = self._monotonic()
         # A position that went back is that of records which were written to a new topic.

@@ -7,7 +7,8 @@ get, and another connection would not help.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dedupe_worker.kafka.admin import Topics, open_transaction
+from dedupe_kafka.open_transaction import open_transaction
+from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.status import WorkerState
 
 

@@ -26,6 +26,7 @@ class Degraded(StrEnum):
     INPUT_TOPIC_REPLACED = "InputTopicReplaced"
     GENERATIONS_DROPPED = "GenerationsDropped"
     MISSING_IDS = "MissingIds"
+    OPEN_TRANSACTION = "OpenTransaction"
     INPUT_PARTITIONS_ADDED = "InputPartitionsAdded"
     REPARTITION_TOPIC_NOT_TRIMMED = "RepartitionTopicNotTrimmed"
 

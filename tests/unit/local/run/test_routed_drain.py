@@ -42,12 +42,14 @@ class FakeCluster:
     def offsets(
         self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> TopicOffsets:
-        """Also of open transactions, if that is wanted: of the repartition topic."""
-        assert (isolation is IsolationLevel.READ_UNCOMMITTED) == (name == BETWEEN)
+        assert isolation is IsolationLevel.READ_UNCOMMITTED, "what it hides is not read yet"
         if name not in self.ends:
             raise BrokerUnavailable("no answer")
         ends = self.ends[name]
         return TopicOffsets(topic=name, id="", lows=dict.fromkeys(ends, 0), ends=ends)
+
+    def high_watermarks(self, name: str) -> dict[int, int]:
+        return self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
 
     def committed_now(self, group: str, places: list[Place]) -> dict[Place, int]:
         assert group == "default.orders.routers"

@@ -13,6 +13,7 @@ TRANSACTION_SECONDS: Final = 60.0
 """The age at which Kafka aborts a transaction, and refuses its producer from then on."""
 
 _LARGEST_RECORD_BYTES: Final = 1_000_000_000  # librdkafka's own limit; the broker's limit decides
+_LARGEST_ANSWER_BYTES: Final = 2_000_000_000
 _BATCH_BYTES: Final = 1_000_000
 _QUEUED_RECORDS: Final = 100_000
 _BATCH_OVERHEAD_BYTES: Final = 1024
@@ -31,6 +32,8 @@ def consumer_config(
         # The client bounds its queues by the size of keys and values. Each record takes about 400 bytes more, so small
         # records must be bounded by number.
         "queued.min.messages": _QUEUED_RECORDS,
+        # A broker sends a batch whole, however large it is, and the client refuses a larger answer without end.
+        "receive.message.max.bytes": _LARGEST_ANSWER_BYTES,
         **client_config(bootstrap_servers, properties),
         "queued.max.messages.kbytes": max(1024, queue_bytes >> 10),
         "group.id": group,

@@ -63,6 +63,21 @@ class BrokerUnavailable(StreamError):
     retriable = True
 
 
+class QueueTooSmall(StreamError):
+    """A record is larger than the whole queue of a producer.
+
+    The next session has one that is twice as large, until a process of the stream starts again.
+    """
+
+    retriable = True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"{topic}: a record is larger than the limit of what is sent and not acknowledged. The limit is doubled; "
+            "raise spec.worker.tuning.queueBytes above the largest record, so that no start has to do it again"
+        )
+
+
 class NotAuthorized(StreamError):
     """Kafka refuses the credentials, or an ACL is missing."""
 

@@ -19,6 +19,7 @@ from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     Fenced,
+    QueueTooSmall,
     RecordRefused,
     Stopped,
     StreamError,
@@ -243,6 +244,8 @@ def produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[
                 )
                 break
             except BufferError:
+                if not len(producer):
+                    raise QueueTooSmall(topic) from None
                 producer.poll(_ROOM_SECONDS)
                 if expired():
                     raise BrokerUnavailable(f"{topic}: the broker takes no records") from None

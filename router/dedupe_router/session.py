@@ -57,6 +57,8 @@ class Session:
         clock: Clock,
         stop: Event,
         clients: Clients = CLIENTS,
+        *,
+        output_queue_bytes: int,
     ) -> None:
         self._config = config
         self._spec = config.stream.spec
@@ -64,6 +66,7 @@ class Session:
         self._clock = clock
         self._stop = stop
         self._clients = clients
+        self._output_queue_bytes = output_queue_bytes
 
     def run(self) -> None:
         """Run until `stop` is set. Raises StreamError for a failure before."""
@@ -138,7 +141,7 @@ class Session:
                 self._config.servers,
                 self._config.properties,
                 transactional_id=self._config.transactional_id if exactly_once else None,
-                queue_bytes=self._spec.worker.tuning.queue_bytes,
+                queue_bytes=self._output_queue_bytes,
                 largest_batch_bytes=largest,
                 transaction_seconds=TRANSACTION_SECONDS,
             )

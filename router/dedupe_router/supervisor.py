@@ -10,7 +10,7 @@ from dedupe_crds.clock import Clock
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterPhase
 from dedupe_kafka.clients import CLIENTS, Clients
-from dedupe_kafka.errors import Stopped, StreamError
+from dedupe_kafka.errors import QueueTooSmall, Stopped, StreamError
 from dedupe_router.config import RouterConfig
 from dedupe_router.session import Session
 from dedupe_router.state import RouterState
@@ -45,6 +45,7 @@ class Supervisor:
         self._clients = clients
         self._random = random or Random()  # noqa: S311 (spreads routers out, nothing secret)
         self._failures = 0
+        self._queue_bytes = config.stream.spec.worker.tuning.queue_bytes
 
     def run(self) -> ExitCode:
         """Run; return the exit code."""
@@ -67,12 +68,21 @@ class Supervisor:
         began = self._clock.monotonic()
         self._state.phase = RouterPhase.STARTING
         try:
-            Session(self._config, self._state, self._clock, self._stop, self._clients).run()
+            Session(
+                self._config,
+                self._state,
+                self._clock,
+                self._stop,
+                self._clients,
+                output_queue_bytes=self._queue_bytes,
+            ).run()
         except StreamError as error:
             if not error.retriable:
                 raise
             if self._clock.monotonic() - began >= _GOOD_SESSION_SECONDS:
                 self._failures = 0
+            if isinstance(error, QueueTooSmall):
+                self._queue_bytes *= 2
             self._wait_after(error)
 
     def _wait_after(self, error: StreamError) -> None:

@@ -75,6 +75,8 @@ class ComponentFactory:
         self.upload_manager = self._make_upload_manager()
         self._servers = config.stream.spec.kafka.bootstrap_servers
         self._tuning = config.stream.spec.worker.tuning
+        self.output_queue_bytes = self._tuning.queue_bytes
+        """The limit of what is sent and not acknowledged."""
 
     def _make_upload_manager(self) -> "UploadManager | None":
         snapshots = self.config.stream.spec.snapshots
@@ -130,7 +132,7 @@ class ComponentFactory:
                 self._servers,
                 self.config.properties,
                 transactional_id=self.config.transactional_id if exactly_once else None,
-                queue_bytes=self._tuning.queue_bytes,
+                queue_bytes=self.output_queue_bytes,
                 largest_batch_bytes=largest_batch_bytes,
             )
         )

@@ -14,7 +14,7 @@ import structlog
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.worker import Phase
-from dedupe_kafka.errors import Fenced, RecordRefused, Stopped, StreamError
+from dedupe_kafka.errors import Fenced, QueueTooSmall, RecordRefused, Stopped, StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull
@@ -135,6 +135,8 @@ class Supervisor:
             # Smaller transactions next time: they commit the records before the refused record, until the message
             # names that record alone.
             self._record_limit = max(1, self._record_limit // _NARROW_BY)
+        if isinstance(error, QueueTooSmall):
+            self._factory.output_queue_bytes *= 2
         self._failures += 1
         wait_seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**self._failures)
         wait_seconds *= self._random.uniform(0.7, 1.0)

@@ -48,7 +48,7 @@ class Tuning(Model):
     queue_bytes: Annotated[ByteSize, size_between("1Mi", "1Gi")] = Field(
         default=32 * MIB,
         description="Limit of the data that is fetched but not processed, and the same limit for the data that is "
-        "produced but not acknowledged.",
+        "produced but not acknowledged. If a message is larger than the latter, it is doubled until the message fits.",
     )
     block_cache_bytes: Annotated[ByteSize, size_between("1Mi", "64Gi")] = Field(
         default=32 * MIB, description="Memory of the block cache of RocksDB."

@@ -32,6 +32,23 @@ def messages(count: int, *, partition: int = 0, first: int = 0, size: int = 10) 
     return [Message(partition, b"%d" % (first + n), b"v" * size) for n in range(count)]
 
 
+def test_a_record_larger_than_the_whole_queue_is_routed(
+    routed_streams: CreateStream, routers: Routers
+) -> None:
+    stream = routed_streams(inputs=(1,), worker={"tuning": {"queueBytes": "1Mi"}})
+    admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
+    for topic in (*stream.inputs, stream.input_topic):
+        _set(admin, topic, "max.message.bytes", str(10 << 20))
+    router = routers.start(stream)
+    router.wait_until_ready()
+    sent = [*messages(20), *messages(2, first=20, size=5 << 20), *messages(20, first=22)]
+    stream.send_to(stream.inputs[0], sent)
+    stream.wait_until_routed()
+    sizes = {record.key: len(record.value or b"") for record in stream.raw()}
+    assert sizes == {message.key: len(message.value or b"") for message in sent}
+    assert len(stream.raw()) == len(sent)
+
+
 def test_it_shows_its_state_over_http(routed_streams: CreateStream, routers: Routers) -> None:
     stream = routed_streams(inputs=(1,))
     router = routers.start(stream)

@@ -158,6 +158,21 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
     assert worker.status().phase is Phase.RUNNING
 
 
+def test_a_record_larger_than_the_whole_queue_passes(
+    streams: CreateStream, workers: Workers
+) -> None:
+    """Between small ones, and as the first and the last of a transaction."""
+    room = {"max.message.bytes": 10 * MIB}
+    stream = streams(input=room, output=room, worker={"tuning": {"queueBytes": "1Mi"}})
+    large = [Message(0, b"large-%d" % size, b"v" * (size * MIB)) for size in (2, 5, 3)]
+    small = list(retries(SEED, 500))
+    stream.send([large[0], *small, large[1], *retries(SEED, 50, start=10_000), large[2]])
+    worker = workers.start(stream)
+    worker.wait_until_caught_up()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once(len(small) + 50 + len(large))
+    worker.wait_until_ready()
+
+
 def raise_max_message_bytes(stream: TestStream, max_bytes: int) -> None:
     setting = ConfigEntry(
         "max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET

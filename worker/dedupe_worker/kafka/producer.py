@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, QueueTooSmall, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Source
@@ -264,6 +264,8 @@ class PartitionOutput(ABC):
         """Wait until the queue to the broker has room again."""
         deadline = self._clock.deadline(self._seconds_left())
         before = len(self._producer)
+        if not before:
+            raise QueueTooSmall(self._topic)
         while len(self._producer) >= before:
             self._poll(0.05)
             if deadline.expired:

@@ -30,7 +30,7 @@ def helm_program() -> str:
         return program
     raise AssertionError(
         f"helm is neither on the PATH nor in {in_cache}, and could not be built: {done.stderr} "
-        "Install Go, or helm 3 (https://helm.sh/docs/intro/install)"
+        "Install helm (https://helm.sh/docs/intro/install)"
     )
 
 

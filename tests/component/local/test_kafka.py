@@ -9,6 +9,7 @@ import pytest
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker
+from tests.support.patience import wait_for
 from tests.support.processes.brokers import mortal_broker
 
 
@@ -29,6 +30,13 @@ def test_a_broker_that_was_killed_has_its_topics_again_on_the_same_port(tmp_path
         assert found is not None
         assert found.partitions == 3
     assert not broker.running
+
+
+def test_a_directory_may_have_any_letters_and_a_backslash(tmp_path: Path) -> None:
+    directory = tmp_path / "Bestellungen für Köln \\ 注文 #1"
+    with EmbeddedBroker(directory) as broker:
+        Cluster(broker.bootstrap_servers).ensure_input("orders", 1)
+        wait_for((directory / "data" / "orders-0").is_dir, "the partition is in the directory")
 
 
 def test_a_broker_listens_on_this_machine_only(broker: EmbeddedBroker) -> None:

@@ -141,8 +141,9 @@ class EmbeddedBroker:
                 self._try_start(port, controller_port)
             except BrokerFailed as failed:
                 log_tail = _tail(self.log_path, logged)
-                # Another process took the port after it was chosen.
-                if _PORT_TAKEN in log_tail and self.port is None and attempt < _START_ATTEMPTS:
+                # Another process took a port after it was chosen; a port that was given is not chosen.
+                chosen = self.port is None or _is_free(self.port, self.host)
+                if _PORT_TAKEN in log_tail and chosen and attempt < _START_ATTEMPTS:
                     continue
                 raise BrokerFailed(self._explain(port, str(failed), log_tail)) from None
             else:
@@ -273,6 +274,12 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
     raise OSError(
         errno.EADDRINUSE, f"no port of {_PORTS.start} to {_PORTS.stop - 1} is free on {host}"
     )
+
+
+def _is_free(port: int, host: str) -> bool:
+    with suppress(OSError), socket.create_server((host, port)):
+        return True
+    return False
 
 
 def _tail(log: Path, start: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
-from dedupe_local.servers.kafka import HOST, EmbeddedBroker
+from dedupe_local.servers.kafka import HOST, EmbeddedBroker, free_ports
 from tests.support.patience import wait_for
 from tests.support.processes.brokers import mortal_broker
 
@@ -48,6 +48,22 @@ def test_a_broker_listens_on_this_machine_only(broker: EmbeddedBroker) -> None:
 
     assert len(listening) == 2  # for clients, and for its controller
     assert {address.removeprefix("::ffff:") for address in listening} == {HOST}
+
+
+def test_another_port_is_chosen_for_a_controller_whose_port_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The port for clients is that of the manifest, and free."""
+    (port,) = free_ports(1)
+    with socket.create_server((HOST, 0)) as taken:
+        chosen = [[0, taken.getsockname()[1]]]
+        monkeypatch.setattr(
+            "dedupe_local.servers.kafka.free_ports",
+            lambda count, host: chosen.pop() if chosen else free_ports(count, host),
+        )
+        with EmbeddedBroker(tmp_path, port=port) as broker:
+            assert broker.bootstrap_servers == f"{HOST}:{port}"
+    assert not chosen
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do(tmp_path: Path) -> None:

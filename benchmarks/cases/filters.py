@@ -183,10 +183,11 @@ def chunk_writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes
     Its arguments are the number of the first record, the number of records, and their value.
     """
     collector = FilterBuilder(FilterSource.header(HEADER), 16, Cluster(servers).offsets(topic).id)
+    transactional_id = uuid4().hex
     producer = Producer(
         {
             **client(servers),
-            "transactional.id": uuid4().hex,
+            "transactional.id": transactional_id,
             "compression.type": "lz4",
             "linger.ms": 50,
             "batch.size": 1_000_000,
@@ -214,7 +215,7 @@ def chunk_writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes
         producer.flush(_SECONDS)
         collector.add([Message(topic=topic, headers=headers, timestamp=(1, 1))] * count)
         made = collector.finish(min(offsets), max(offsets), Origin.TRANSACTION)
-        producer.produce(filters_topic(topic), made.value, partition=0)
+        producer.produce(filters_topic(topic), made.value, transactional_id, partition=0)
         producer.commit_transaction(_SECONDS)
 
     yield write

@@ -3,7 +3,8 @@
 `dedupe validate` calls it. Commands that run a stream take the only one of a file by `load_manifest`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +26,13 @@ def check_file(path: Path) -> Checked:
     """Check the documents of a YAML file.
 
     Raises:
-        ManifestError: the file cannot be read or has neither kind, or objects are not valid; it names all problems.
+        ManifestError: the file cannot be read or has neither kind, objects are not valid, or two of a kind have the
+            same name; it names all problems.
     """
     source, documents = str(path), read_yaml(path)
-    objects, others, problems = [], [], []
+    objects: list[DedupeStream | DedupeSnapshot] = []
+    others: list[str] = []
+    problems: list[str] = []
     for document in documents:
         alone = len(documents) == 1
         if not (alone or _is_ours(document)):
@@ -39,12 +43,24 @@ def check_file(path: Path) -> Checked:
         except ManifestError as error:
             where = "" if alone else f"{title(document)}: "
             problems += [f"{where}{problem}" for problem in error.problems]
+    problems += _repeated(objects)
     if not objects and not problems:
         found = ", ".join(others) or "nothing"
         problems.append(f"needs a {KIND} or a {SNAPSHOT_KIND}; found: {found}")
     if problems:
         raise ManifestError(source, problems)
     return Checked(objects=tuple(objects), others=tuple(others))
+
+
+def _repeated(objects: Iterable[DedupeStream | DedupeSnapshot]) -> list[str]:
+    """Return a problem for each name that objects of one kind share."""
+    names = Counter((each.kind, each.metadata.namespace, each.metadata.name) for each in objects)
+    return [
+        f"{kind} {namespace}/{name}: stands {count} times in the file, and each would replace the one before: "
+        "rename all but one, or remove them"
+        for (kind, namespace, name), count in names.items()
+        if count > 1
+    ]
 
 
 def _is_ours(document: object) -> bool:

@@ -6,6 +6,7 @@ import re2
 from pydantic import Field
 
 from dedupe_crds.bootstrap_servers import HOST, LONGEST, MUST_BE, PORT, SERVERS
+from dedupe_crds.json_path import SINGULAR_PATH, SINGULAR_PATH_RULE
 from dedupe_crds.rules import FieldRule, matching
 
 # A StatefulSet's name takes at most 52 characters, because its pods carry it with an 11 character
@@ -104,6 +105,6 @@ HeaderName = Annotated[str, Field(min_length=1, max_length=255)]
 JsonPath = Annotated[
     str,
     Field(min_length=1, max_length=1024),
-    matching(r"\$([ .\[].*)?", "must be a JSONPath that begins with $, such as $.order.id"),
+    matching(SINGULAR_PATH, SINGULAR_PATH_RULE),
 ]
 ImageName = Annotated[str, Field(min_length=1, max_length=1024)]

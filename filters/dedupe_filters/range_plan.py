@@ -8,14 +8,15 @@ became false cannot hide the records of a true claim. This happens after an uncl
 get offsets that were already used.
 
 An offset without a claim is read: its filter is lost, or not yet written. The exception is an offset that is certainly
-a transaction marker, which holds no record: exactly one offset between the ranges of two transactions, or between a
-transaction's range and the last stable offset. The marker of a committed transaction follows its last record and
-precedes whatever the same producer writes next, so no record fits between them.
+a transaction marker, which holds no record: exactly one offset between the ranges of two transactions of one producer,
+or between a transaction's range and the last stable offset. The marker of a committed transaction follows its last
+record and precedes both what the same producer writes next and the last stable offset, so no record fits between them.
+Between transactions of two producers it can be the record of a third, and both markers come later.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,27 +26,30 @@ from dedupe_kafka.offsets import OffsetRange
 Offsets = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+NO_TRANSACTION: Final = 0
+UNKNOWN_PRODUCER: Final = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The claims of one partition's filters, one row each, in any order.
 
-    `starts` and `ends` (not included) are the ranges, `transactions` marks the ranges that are one whole transaction,
-    `matches` those that may hold a wanted value.
+    `starts` and `ends` (not included) are the ranges. `producers` has a positive number for the producer of each range
+    that is one whole transaction, or UNKNOWN_PRODUCER, and NO_TRANSACTION for other ranges. `matches` marks the ranges
+    that may hold a wanted value. A claim takes 25 bytes.
     """
 
     starts: Offsets
     ends: Offsets
-    transactions: Flags
+    producers: Offsets
     matches: Flags
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, bool, bool]]) -> "Claims":
-        """Build claims from rows of start, end, transaction, match."""
-        table = np.array(list(rows), np.int64).reshape(-1, 4)
-        return cls(
-            table[:, 0], table[:, 1], table[:, 2].astype(np.bool_), table[:, 3].astype(np.bool_)
-        )
+    def of(cls, rows: Iterable[tuple[int, int, int, bool]]) -> "Claims":
+        """Build claims from rows of start, end, producer, match."""
+        # Copies: a view of a column would keep the whole table in memory.
+        starts, ends, producers, matches = np.array(list(rows), np.int64).reshape(-1, 4).T
+        return cls(starts.copy(), ends.copy(), producers.copy(), matches.astype(np.bool_))
 
     @classmethod
     def joined(cls, parts: "Sequence[Claims]") -> "Claims":
@@ -55,7 +59,7 @@ class Claims:
         return cls(
             np.concatenate([part.starts for part in parts]),
             np.concatenate([part.ends for part in parts]),
-            np.concatenate([part.transactions for part in parts]),
+            np.concatenate([part.producers for part in parts]),
             np.concatenate([part.matches for part in parts]),
         )
 
@@ -68,7 +72,7 @@ class Claims:
 
     def _select(self, chosen: Flags) -> "Claims":
         return Claims(
-            self.starts[chosen], self.ends[chosen], self.transactions[chosen], self.matches[chosen]
+            self.starts[chosen], self.ends[chosen], self.producers[chosen], self.matches[chosen]
         )
 
 
@@ -110,18 +114,26 @@ def plan(wanted: OffsetRange, claims: Claims, *, stable_end: int, gap_offsets: i
 def uncovered(wanted: OffsetRange, claims: Claims, *, stable_end: int) -> tuple[OffsetRange, ...]:
     """Return the offsets that no claim covers, without transaction markers."""
     nothing_matches = Claims(
-        claims.starts, claims.ends, claims.transactions, np.zeros(len(claims), np.bool_)
+        claims.starts, claims.ends, claims.producers, np.zeros(len(claims), np.bool_)
     )
     return plan(wanted, nothing_matches, stable_end=stable_end).ranges
 
 
 def _markers(claims: Claims, stable_end: int) -> Claims:
     """Return claims that certain transaction markers match nothing."""
-    ends = claims.ends[claims.transactions]
-    followers = claims.starts[claims.transactions]
-    markers = ends[np.isin(ends + 1, followers) | (ends + 1 == stable_end)]
-    none = np.zeros(len(markers), np.bool_)
-    return Claims(markers, markers + 1, none, none)
+    is_transaction = claims.producers != NO_TRANSACTION
+    ends, producers = claims.ends[is_transaction], claims.producers[is_transaction]
+    order = np.argsort(claims.starts[is_transaction], kind="stable")
+    starts = claims.starts[is_transaction][order]
+    # Of several claims with the same start only the first is compared: a marker that is read does no harm.
+    following = np.searchsorted(starts, ends + 1)
+    exists = following < len(starts)
+    following[~exists] = 0
+    is_next = exists & (starts[following] == ends + 1) if len(starts) else exists
+    is_same = is_next & (producers == producers[order][following]) & (producers > 0)
+    markers = ends[is_same | (ends + 1 == stable_end)]
+    nothing = np.zeros(len(markers), np.int64)
+    return Claims(markers, markers + 1, nothing, nothing.astype(np.bool_))
 
 
 def _skipped(wanted: OffsetRange, claims: Claims) -> tuple[Offsets, Flags]:

@@ -57,7 +57,7 @@ class FilteredReader:
     Args:
         bootstrap_servers: brokers to ask first: host:port, several with commas.
         topic: the topic to read; its filters are in `<topic>-filters`.
-        values: the wanted values, as text or bytes; None for all records.
+        values: the wanted value or values, as text or bytes; None for all records.
         match_unfiltered: whether records without a value are wanted as well.
         header, json_path: the source of the value, at most one of both; by default the source of the newest
             filters.
@@ -69,6 +69,7 @@ class FilteredReader:
         properties: librdkafka client properties (SASL, TLS).
 
     Raises, mostly during the iteration:
+        TypeError: a wanted value is neither text nor bytes.
         TopicMissing, NotAuthorized, BrokerUnavailable, InvalidConfig: see `dedupe_kafka.errors`.
         RecordsExpired: records were deleted before they were read.
     """
@@ -78,7 +79,7 @@ class FilteredReader:
         bootstrap_servers: str,
         topic: str,
         *,
-        values: Iterable[str | bytes] | None,
+        values: str | bytes | Iterable[str | bytes] | None,
         match_unfiltered: bool = False,
         header: str | None = None,
         json_path: str | None = None,

@@ -7,7 +7,7 @@ with the wanted ones, get the same bytes.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dedupe_crds.spec.filter_from import FilterFrom
 from dedupe_kafka.errors import InvalidConfig
@@ -122,6 +122,21 @@ def _header_extractor(name: str) -> ValueOf:
     return value_of
 
 
+# Texts and bytes can be iterated, too: their letters, or numbers, are not the values that a caller means.
+_ONE_VALUE: Final = (str, bytes, bytearray, memoryview)
+
+
+def _as_bytes(value: object) -> bytes:
+    match value:
+        case str():
+            return value.encode()
+        case bytes() | bytearray() | memoryview():
+            return bytes(value)
+    raise TypeError(
+        f"a wanted value is text or bytes, not {value!r}: write it as it is in the records, such as {str(value)!r}"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The values that a reader selects; `unfiltered`: records without a value as well.
@@ -134,10 +149,18 @@ class Wanted:
     unfiltered: bool
 
     @classmethod
-    def of(cls, values: Iterable[str | bytes], *, unfiltered: bool = False) -> "Wanted":
-        """Build it from text, encoded in UTF-8, or bytes; an empty value selects nothing."""
-        as_bytes = (value.encode() if isinstance(value, str) else value for value in values)
-        return cls(frozenset(value for value in as_bytes if value), unfiltered)
+    def of(
+        cls, values: str | bytes | Iterable[str | bytes], *, unfiltered: bool = False
+    ) -> "Wanted":
+        """Build it from one value or several: text, encoded in UTF-8, or bytes.
+
+        An empty value selects nothing. Raises TypeError for a value of another type.
+
+        >>> Wanted.of("DE") == Wanted.of([b"DE"])
+        True
+        """
+        several = [values] if isinstance(values, _ONE_VALUE) else values
+        return cls(frozenset(value for value in map(_as_bytes, several) if value), unfiltered)
 
     def selects(self, value: bytes | None) -> bool:
         """Return whether a record with this value is wanted."""

@@ -15,7 +15,8 @@ A record's value is (integers big-endian)
          2   length s, and s bytes: the source of the values, in UTF-8, see FilterSource
          …   the Bloom filter's bits, to the end
 
-Its key is null, its timestamp the latest of the range's records, so that retention deletes both at about the same time.
+The key of a transaction's filter is the transactional id of its producer; other filters have none. The timestamp is
+the of the range's records, so that retention deletes both at about the same time.
 
 A record is an independent claim: in the topic with this UUID, every record whose offset is in the range has a value in
 the filter, or, with the flag, no value. So claims may overlap, repeat and come in any order. A reader ignores a claim,
@@ -35,6 +36,8 @@ from dedupe_filters.values import FilterSource
 
 FORMAT: Final = 1
 
+# No log reaches it. Beyond it the arithmetic of readers would leave 64 bits.
+_MAX_OFFSET: Final = (1 << 62) - 1
 _HEAD: Final = struct.Struct(">BBBBqqqB")
 _LENGTH: Final = struct.Struct(">H")
 _SOME_WITHOUT: Final = 1
@@ -133,5 +136,5 @@ def decode(value: bytes | None) -> ChunkFilter | None:
     except (struct.error, ValueError):  # a decoding error of text is a ValueError
         return None
     # A filter without bits or without hashes would match anything, or fail.
-    sound = bits and 1 <= hashes <= MAX_HASHES and 0 <= first <= last and records >= 0
-    return chunk if sound else None
+    sound = bits and 1 <= hashes <= MAX_HASHES and 0 <= first <= last <= _MAX_OFFSET
+    return chunk if sound and records >= 0 else None

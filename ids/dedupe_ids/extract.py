@@ -113,7 +113,7 @@ class JsonId:
     The path is of RFC 9535 and selects at most one node. A non-empty string is an id, by its UTF-8 bytes; so is an
     integer of 64 bits, and differs from a string of the same digits. Anything else is no id, see SingularPath.
 
-    Raises InvalidConfig if the path is not valid or may select more than one node.
+    Raises InvalidConfig for a path that a manifest may not have.
     """
 
     def __init__(self, path: str) -> None:

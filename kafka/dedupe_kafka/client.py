@@ -5,6 +5,7 @@ values of client properties are never logged.
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -116,6 +117,9 @@ logger = logging.getLogger("librdkafka")
 Client = TypeVar("Client")
 
 
+_SECRETS: Final = ("password", "secret")
+
+
 def read_properties(path: Path | None, *, reserved: frozenset[str] = RESERVED) -> dict[str, str]:
     """Read a librdkafka properties file; no path means no properties.
 
@@ -139,17 +143,22 @@ def parse_properties(
 ) -> dict[str, str]:
     """Read librdkafka properties: `key=value` lines and `#` comments.
 
+    Blanks around keys and values do not count, but those at the end of a password or secret do.
+
     `source` names their origin in messages. Raises InvalidConfig for any other line, and for a `reserved` property: by
     default those that the worker sets itself.
     """
     properties = {}
-    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
-        if not line or line.startswith("#"):
+    # Not `splitlines`, which also ends a line at characters that a password may have.
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, equals, value = line.partition("=")
-        if not equals or not key.strip():
+        name = key.strip()
+        if not equals or not name:
             raise InvalidConfig(f"{source}, line {number}: not of the form key=value")
-        properties[key.strip()] = value.strip()
+        is_secret = any(word in name for word in _SECRETS)
+        properties[name] = value.lstrip(" \t") if is_secret else value.strip()
     if refused := sorted(reserved & properties.keys()):
         raise InvalidConfig(
             f"{source} sets {', '.join(refused)}, which the worker sets itself to keep its guarantees; remove it"

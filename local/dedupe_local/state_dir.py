@@ -13,30 +13,47 @@ router-N/                 router.log and endpoint of a router, if the stream has
 import fcntl
 import os
 import secrets
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Final, Self
 
 import yaml
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_local.errors import StateInUse
+from dedupe_local.errors import Refused, StateInUse
+
+_PATIENCE_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.05
 
 
 class StateDir:
     """A state directory, locked for this process within a `with` block.
 
+    On entry it waits for the workers and the broker of an earlier run that was killed: they live on for a moment, and a
+    worker that meets one of them ends. `say` gets one line, with the path of the lock.
+
     Raises:
-        StateInUse: on entry, another process has the lock.
+        StateInUse: on entry, another process has the lock, or one of these after `patience_seconds`.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
         self.root = root.absolute()
+        self._say = say
+        self._patience_seconds = patience_seconds
         self._lock: IO[str] | None = None
 
     @classmethod
     def default_path(cls, stream: DedupeStream) -> Path:
-        """Return a stream's default state directory (XDG)."""
-        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        """Return a stream's default state directory (XDG). Raises Refused without a home."""
+        base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
         return Path(base) / "dedupestream" / stream.metadata.namespace / stream.metadata.name
 
     @property
@@ -74,17 +91,16 @@ class StateDir:
     def write_manifest(self, stream: DedupeStream) -> None:
         """Write the manifest for the workers."""
         document = stream.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.manifest.write_text(yaml.safe_dump(document, sort_keys=False))
+        _write_atomically(self.manifest, yaml.safe_dump(document, sort_keys=False))
 
     def ensure_admin_token(self) -> None:
         """Write a random token, unless there is a token from an earlier run."""
-        if not self.admin_token.exists():
-            descriptor = os.open(self.admin_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_urlsafe(32))
+        if not self.admin_token.exists() or not self.admin_token.read_text().strip():
+            _write_atomically(self.admin_token, secrets.token_urlsafe(32))
 
     def __enter__(self) -> Self:
-        self.root.mkdir(parents=True, exist_ok=True)
+        # It has the topics of an embedded broker, and the ids: not for other users, whatever the umask is.
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (self.root / "lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,9 +112,14 @@ class StateDir:
                 f"State directory {self.root} is in use by process {holder}: stop that run first, "
                 "or use another directory with --state-dir."
             ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        try:
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            self._wait_for_earlier_run()
+        except BaseException:
+            lock.close()
+            raise
         self._lock = lock
         return self
 
@@ -106,3 +127,54 @@ class StateDir:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _wait_for_earlier_run(self) -> None:
+        if not (path := self._locked_by_child()):
+            return
+        self._say(
+            f"An earlier run was killed, and a process of it is about to end: waits for {path}"
+        )
+        deadline = Deadline(self._patience_seconds)
+        while path := self._locked_by_child():
+            if not deadline.pause(_POLL_SECONDS):
+                raise StateInUse(
+                    f"{path} is still locked after {self._patience_seconds:.0f} s, by a process that this run did not "
+                    f"start: find it with `fuser {path}` and stop it, or use another directory with --state-dir."
+                )
+
+    def _locked_by_child(self) -> Path | None:
+        """Return a lock that a worker has, or the embedded broker."""
+        for path in sorted(self.root.glob("partition-*/lock")):
+            if _is_locked(path, fcntl.flock):
+                return path
+        java = self.broker / "data" / ".lock"
+        return java if _is_locked(java, fcntl.lockf) else None
+
+
+def _is_locked(path: Path, take: Callable[[IO[bytes], int], None]) -> bool:
+    """Return whether another process has a lock; `take` is the kind of lock."""
+    with suppress(OSError), path.open("r+b") as file:
+        try:
+            take(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    """Write a file for this user only, so that a full disk leaves the one before."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def _home() -> Path:
+    with suppress(RuntimeError):
+        if os.environ.get("HOME") != "":  # an empty one would be the root directory
+            return Path.home()
+    raise Refused(
+        "This user has no home directory: set HOME, or name a directory with --state-dir."
+    )

@@ -170,7 +170,8 @@ def _source_option(text: str) -> tuple[str, str]:
     if not value.startswith("@"):
         return name, value
     try:
-        return name, Path(value[1:]).read_text(encoding="utf-8").strip()
+        # An editor ends the file with a new line; blanks before it may belong to a password.
+        return name, Path(value[1:]).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestRefused(f"cannot read the file of {name}, {value[1:]}: {error}") from None
 

@@ -21,7 +21,7 @@ from dedupe_kafka.offsets import Place
 from dedupe_router.adoption import Adoption
 from dedupe_router.errors import Rebalanced
 from dedupe_router.held import HeldInputs
-from dedupe_router.output import Batch, Output
+from dedupe_router.output import Batch, Output, bytes_of
 from dedupe_router.reader import InputReader
 from dedupe_router.start import place_of
 from dedupe_router.state import RouterState
@@ -168,7 +168,7 @@ class Loop:
         tally.transactions += 1
         tally.routed += len(records)
         tally.without_id += without
-        tally.bytes += sum(map(len, records))
+        tally.bytes += bytes_of(records)
         self.state.clear_failure()
         self.state.clear_client_error()
 

@@ -4,7 +4,7 @@ The loop calls it. Invariant: offsets are committed with the membership under wh
 router that was taken for dead commits nothing any more (KIP-447).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from threading import Event
@@ -36,6 +36,7 @@ _ABORT_SECONDS: Final = 5.0
 _INIT_SECONDS: Final = 30.0
 _INIT_SLICE_SECONDS: Final = 3.0
 _ROOM_SECONDS: Final = 0.05
+_SAMPLE: Final = 64
 
 _REBALANCED: Final = frozenset(
     {
@@ -262,6 +263,16 @@ def named_error(error: KafkaException, action: str) -> StreamError:
     return named
 
 
-def bytes_of(records: Iterable[Message]) -> int:
-    """Return the bytes of keys and values."""
-    return sum(map(len, records))
+def bytes_of(records: Sequence[Message]) -> int:
+    """Return the bytes of keys, values and headers.
+
+    Those of headers follow from one record in 64: to read all once more takes time, and the sum is for an estimate.
+    """
+    keys = sum(len(key) for key in map(Message.key, records) if key)
+    sample = records[::_SAMPLE]
+    headers = 0
+    for record in sample:
+        for name, value in record.headers() or ():  # type: ignore[str-unpack] # they are pairs
+            headers += len(name) + len(value or b"")
+    scaled = headers * len(records) // len(sample) if sample else 0
+    return sum(map(len, records)) + keys + scaled  # the length of a message is that of its value

@@ -212,10 +212,7 @@ class ComponentFactory:
         border: NoBorder,
         record_limit: int,
     ) -> Loop:
-        """Make the loop of a stream with so many input partitions.
-
-        `record_limit` bounds its transactions, see supervisor.py.
-        """
+        """Make the loop of a worker; supervisor.py has the `record_limit`."""
         longest = self._tuning.longest_commit_interval(partitions)
         spec = self.config.stream.spec
         limit = min(record_limit, self.config.bounds.largest_write_records)
@@ -246,6 +243,7 @@ class ComponentFactory:
                 output_topic_id,
                 input_topic,
                 window.store.origins if spec.repartition else None,
+                transactional_id=self.config.transactional_id,
             ),
             border=border,
             worker_state=self.worker_state,

@@ -6,6 +6,7 @@ ends the process with its `exit_code`, for a person or a supervisor to decide.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.errors import StreamError
@@ -118,21 +119,29 @@ class OutputUnread(StreamError):
     retriable = True
 
 
+# Of the file LOCK, which another process holds, or this one.
+_LOCKED: Final = (
+    "lock hold by current process",
+    "While lock file: Resource temporarily unavailable",
+)
+
+
 def store_error(error: Exception, action: str) -> StreamError:
     """Return the named error for an exception of RocksDB.
 
-    rocksdict has one exception class, so the status text decides.
+    rocksdict has one exception class, so the status text decides, without its paths: they may hold any words.
     """
     text = str(error)
-    if "No space left" in text or "Disk quota exceeded" in text:
+    said = ": ".join(part for part in text.split(": ") if "/" not in part)
+    if "No space left" in said or "Disk quota exceeded" in said:
         return DiskFull(
             f"{action}: {text}; free or add space on the state volume; the worker then continues automatically"
         )
-    if "LOCK" in text:
+    if any(words in said for words in _LOCKED):
         return StateLocked(
             f"{action}: {text}; stop the other process that uses this state directory"
         )
-    if any(word in text for word in ("Corruption", "No such file", "Sst file size mismatch")):
+    if any(word in said for word in ("Corruption", "No such file", "Sst file size mismatch")):
         return StoreCorrupt(f"{action}: {text}; the store is rebuilt from the output topic")
     return StoreFailed(f"{action}: {text}")
 

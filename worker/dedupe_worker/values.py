@@ -6,8 +6,9 @@ The owner is the first input record with the id (Tapjoy's owner id).
     bytes 2-7   offset in that partition, big-endian, unsigned
 
 If the stream routes its duplicates, six bytes follow with the record's timestamp (Unix milliseconds, big-endian,
-signed). If it detects conflicts, four bytes follow with a hash of the content (see `content_hashes`). The length shows
-which of them are present: 8, 14, 12 or 18 bytes. So these settings can change, and older values stay as they are.
+signed). The lowest number there is an unknown time: one that six bytes cannot hold. If the stream detects conflicts,
+four bytes follow with a hash of the content (see `content_hashes`). The length shows which of them are present: 8, 14,
+12 or 18 bytes. So these settings can change, and older values stay as they are.
 
 An owner with all bits set is unknown: the id was read from the output topic alone, whose records do not hold their
 offset in the input.
@@ -33,6 +34,9 @@ _TIME_BYTES: Final = 6
 _HASH_BYTES: Final = 4
 _TIME_END: Final = OWNER_BYTES + _TIME_BYTES
 _HASHED: Final = (OWNER_BYTES + _HASH_BYTES, _TIME_END + _HASH_BYTES)
+# From the year -2490 to 6429. Timestamps in microseconds, or of another unit, are beyond it.
+_MOST_TIME: Final = (1 << (8 * _TIME_BYTES - 1)) - 1
+_UNKNOWN_TIME: Final = -_MOST_TIME - 1
 _SPREAD: Final = 0x9E3779B1
 
 OWNER: Final = np.dtype(f"V{OWNER_BYTES}")
@@ -89,10 +93,11 @@ def came_after(value: bytes, other: bytes) -> bool:
 
 
 def timestamp_of(value: bytes) -> int | None:
-    """Return the timestamp in a value, Unix milliseconds; None if it has none."""
+    """Return the timestamp in a value, Unix milliseconds; None if it is unknown."""
     if len(value) < _TIME_END:
         return None
-    return int.from_bytes(value[OWNER_BYTES:_TIME_END], "big", signed=True)
+    time = int.from_bytes(value[OWNER_BYTES:_TIME_END], "big", signed=True)
+    return None if time == _UNKNOWN_TIME else time
 
 
 def contents_differ(value: bytes, other: bytes) -> bool:
@@ -120,10 +125,12 @@ class Decoded:
         owners = np.ascontiguousarray(grid[:, :OWNER_BYTES]).view(">u8")
         times = np.zeros((len(values), 8), np.uint8)
         times[:, :_TIME_BYTES] = grid[:, OWNER_BYTES:]
+        milliseconds = times.view(">i8").ravel().astype(np.int64) >> 8 * (8 - _TIME_BYTES)
+        is_long = np.fromiter(map(len, values), np.intp, len(values)) >= _TIME_END
         return cls(
             owners.ravel().astype(np.uint64),
-            times.view(">i8").ravel().astype(np.int64) >> 8 * (8 - _TIME_BYTES),
-            np.fromiter(map(len, values), np.intp, len(values)) >= _TIME_END,
+            milliseconds,
+            is_long & (milliseconds != _UNKNOWN_TIME),
         )
 
     def take(self, rows: Rows) -> "Decoded":
@@ -152,7 +159,13 @@ class ValueLayout:
         """
         parts = [owners.view(np.uint8).reshape(-1, OWNER_BYTES)]
         if self.timed:
-            big_endian = times[rows].astype(">i8").view(np.uint8).reshape(-1, 8)
+            fits = (times[rows] > _UNKNOWN_TIME) & (times[rows] <= _MOST_TIME)
+            big_endian = (
+                np.where(fits, times[rows], _UNKNOWN_TIME)
+                .astype(">i8")
+                .view(np.uint8)
+                .reshape(-1, 8)
+            )
             parts.append(big_endian[:, 8 - _TIME_BYTES :])
         if self.hashed:
             every = len(rows) == len(records)

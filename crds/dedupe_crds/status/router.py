@@ -41,7 +41,9 @@ class RouterCounts(Report):
     without_id: int = Field(
         default=0, description="Records without the id or key that decides on the partition."
     )
-    bytes: int = Field(default=0, description="Bytes of keys and values of these records.")
+    bytes: int = Field(
+        default=0, description="Bytes of keys, values and headers of these records, about."
+    )
     transactions: int = Field(default=0, description="Transactions committed.")
     aborted_transactions: int = Field(default=0, description="Transactions aborted.")
     rebalances: int = Field(default=0, description="Changes of the assignment.")

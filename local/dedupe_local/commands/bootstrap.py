@@ -45,7 +45,7 @@ def bootstrap_stream(
     reached = Reached()
     with StopSignals() as signals, ExitStack() as running, signals.interrupting(reached.describe):
         path = options.state_dir or StateDir.default_path(stream)
-        state = running.enter_context(StateDir(path))
+        state = running.enter_context(StateDir(path, say=report.warn))
         stream = running.enter_context(connected(stream, options, state)).stream
         topics = Cluster(stream.spec.kafka.bootstrap_servers, properties).ensure_output(stream)
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:

@@ -1,7 +1,9 @@
 """Child processes that cannot outlive this process, however it ends.
 
 Two fleets at once would fence each other forever, so the workers of a killed runner must be gone before its successor
-starts. The kernel guarantees that: each child asks for SIGKILL on the death of its parent (`die_with_parent`).
+starts. Each child asks for SIGKILL on the death of its parent (`die_with_parent`). The kernel frees the files and locks
+of the parent before it sends that signal, and a child with much memory takes some time to end. So a successor, which
+has the lock of the run, also waits for the locks of the children (`state_dir`).
 
 The kernel takes the thread that started a child for its parent. So all children are started by one thread that lives
 as long as the interpreter.

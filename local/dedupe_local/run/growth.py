@@ -3,6 +3,7 @@
 The fleet calls it. The controller asks Kafka, which may take seconds, so it has its own thread.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
@@ -16,6 +17,8 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError, TopicUnusable
 from dedupe_kafka.stream_topics import StreamTopics
 
+_LOG: Final = logging.getLogger(__name__)
+_DEFECT: Final = "(a defect of the program: please report it with the log)"
 _GROWING_SECONDS: Final = 0.25
 _RESTING_SECONDS: Final = 3.0
 _AGAIN_SECONDS: Final = 1.0
@@ -113,6 +116,12 @@ class Growth:
                 pause = 0.0 if done else self._rest
             except StreamError as error:
                 self.problem = f"{error.reason}: {error}"
+                pause = _AGAIN_SECONDS
+            except Exception as error:  # noqa: BLE001 (a thread that ends would end the growth without a word)
+                problem = f"{type(error).__name__}: {error} {_DEFECT}"
+                if problem != self.problem:
+                    _LOG.exception("The growth failed; it is tried again.")
+                self.problem = problem
                 pause = _AGAIN_SECONDS
             if not self._stop:
                 self._woken.wait(pause)

@@ -58,9 +58,18 @@ def describe_exit(code: int) -> str:
     ('was killed by SIGKILL', 'ended with exit code 66 (FENCED)', 'ended with exit code 3')
     """
     if code < 0:
-        return f"was killed by {Signals(-code).name}"
+        return f"was killed by {_signal_name(-code)}"
     name = f" ({ExitCode(code).name})" if code in list(ExitCode) else ""
     return f"ended with exit code {code}{name}"
+
+
+def _signal_name(number: int) -> str:
+    if number in list(Signals):
+        return Signals(number).name
+    # Python names only the first and the last real-time signal.
+    if Signals.SIGRTMIN < number < Signals.SIGRTMAX:
+        return f"SIGRTMIN+{number - Signals.SIGRTMIN}"
+    return f"signal {number}"
 
 
 def last_error(log_lines: Sequence[str]) -> str | None:

@@ -5,6 +5,7 @@ The CLI calls it. Invariant: whatever it started has ended when it returns.
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -64,7 +65,7 @@ def _run(stream: DedupeStream, options: RunOptions, signals: StopSignals, consol
     with ExitStack() as running, ExitStack() as start:
         start.enter_context(starting)
         path = options.state_dir or StateDir.default_path(stream)
-        state = running.enter_context(StateDir(path))
+        state = running.enter_context(StateDir(path, say=partial(print_line, console)))
         print_line(console, f"State directory: {state.root}")
         kafka = running.enter_context(connected(stream, options, state))
         if kafka.broker:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from dedupe_crds.deadline import Deadline
 from dedupe_local.errors import BrokerFailed
 from dedupe_local.run import child_process
+from dedupe_local.servers.java_paths import check_path, environment, property_value
 from dedupe_pipeline.runtime.jars import kafka_broker
 from dedupe_pipeline.runtime.java import find_java
 
@@ -122,13 +123,16 @@ class EmbeddedBroker:
         """Start the broker and wait until it answers.
 
         Raises:
+            Refused: the path of `data_dir` has a character that Kafka or Java cannot have there.
             BrokerFailed: the broker ended, or did not answer in time.
             JavaMissing: there is no Java runtime.
             JarsUnavailable: the broker's jars could not be fetched.
         """
         if self.running:
             raise RuntimeError(f"The broker is already running, as process {self.pid}.")
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        check_path(self.data_dir)
+        # Not for other users, whatever the umask is: it has the topics.
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for attempt in range(1, _START_ATTEMPTS + 1):
             free_port, controller_port = free_ports(2, self.host)
             port = self.port or free_port
@@ -137,8 +141,9 @@ class EmbeddedBroker:
                 self._try_start(port, controller_port)
             except BrokerFailed as failed:
                 log_tail = _tail(self.log_path, logged)
-                # Another process took the port after it was chosen.
-                if _PORT_TAKEN in log_tail and self.port is None and attempt < _START_ATTEMPTS:
+                # Another process took a port after it was chosen; a port that was given is not chosen.
+                chosen = self.port is None or _is_free(self.port, self.host)
+                if _PORT_TAKEN in log_tail and chosen and attempt < _START_ATTEMPTS:
                     continue
                 raise BrokerFailed(self._explain(port, str(failed), log_tail)) from None
             else:
@@ -171,7 +176,9 @@ class EmbeddedBroker:
             if not (self.data_dir / "data" / "meta.properties").exists():
                 self._format(properties, log)
             self._process = child_process.spawn(
-                [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", properties], output=log
+                [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", properties],
+                output=log,
+                env=environment(),
             )
         try:
             self._wait_until_it_answers(port, Deadline(self._start_seconds))
@@ -188,7 +195,7 @@ class EmbeddedBroker:
                 host=self.host,
                 port=port,
                 controller_port=controller_port,
-                data=self.data_dir / "data",
+                data=property_value(str(self.data_dir / "data")),
             )
         )
         return properties
@@ -202,7 +209,7 @@ class EmbeddedBroker:
         command = [*self._java(), "kafka.tools.StorageTool", "format"]
         # One argument, because the id may begin with a dash.
         command += [f"--cluster-id={cluster_id}", "--config", properties]
-        formatting = subprocess.run(command, stdout=log, stderr=log, check=False)
+        formatting = subprocess.run(command, stdout=log, stderr=log, check=False, env=environment())
         if formatting.returncode != 0:
             raise BrokerFailed(f"formatting its data directory failed ({formatting.returncode})")
 
@@ -267,6 +274,12 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
     raise OSError(
         errno.EADDRINUSE, f"no port of {_PORTS.start} to {_PORTS.stop - 1} is free on {host}"
     )
+
+
+def _is_free(port: int, host: str) -> bool:
+    with suppress(OSError), socket.create_server((host, port)):
+        return True
+    return False
 
 
 def _tail(log: Path, start: int) -> str:

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import distribution
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -88,8 +88,18 @@ def resolve(
 
 
 def cache_dir() -> Path:
-    """Return the directory for downloads, which is outside the tree."""
-    return Path(os.environ.get("DEDUPESTREAM_CACHE") or Path.home() / ".cache" / "dedupestream")
+    """Return the directory for downloads, which is outside the tree.
+
+    Raises JarsUnavailable if it is not named, and the user has no home.
+    """
+    if named := os.environ.get("DEDUPESTREAM_CACHE"):
+        return Path(named)
+    with suppress(RuntimeError):
+        if os.environ.get("HOME") != "":  # an empty one would be the root directory
+            return Path.home() / ".cache" / "dedupestream"
+    raise JarsUnavailable(
+        "this user has no home directory for downloads: set HOME, or name a directory in DEDUPESTREAM_CACHE"
+    )
 
 
 @contextmanager

@@ -7,11 +7,13 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from dedupe_filters.bloom import build
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import ChunkFilter, Origin, encode
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig, RecordsExpired, TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import filters_topic
@@ -75,6 +77,54 @@ def test_a_read_gives_what_reading_everything_gives(
                 assert statistics.matched == len(found)
         assert read(servers, topic, None)[0] == everything
         index(tmp_path, servers, topic)
+
+
+def test_the_record_of_a_stranger_between_the_chunks_of_two_producers_is_read(
+    broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    """No record is read but the stranger's and those near the markers: nothing else matches."""
+    servers, topic = broker.bootstrap_servers, filtered()
+    first, second = ChunkWriter(servers, topic), ChunkWriter(servers, topic)
+
+    def write_in_between() -> None:
+        first.foreign(b"b")
+        second.transaction([b"a"])
+
+    for _ in range(22):
+        first.transaction([b"a"], meanwhile=write_in_between)
+    first.settle()
+
+    found, _ = read(servers, topic, [b"b"], gap_offsets=0)
+
+    assert len(found) == 22
+    assert found == chosen(history.read_topic(servers, topic), [b"b"])
+
+
+def test_a_filter_of_offsets_that_no_record_has_stops_no_reader(
+    broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered()
+    writer = ChunkWriter(servers, topic)
+    writer.transaction([b"a", b"b"])
+    writer.settle()
+    endless = ChunkFilter(
+        topic_id=Cluster(servers).offsets(topic).id,
+        source=FilterSource.header(HEADER),
+        origin=Origin.READ,
+        first_offset=0,
+        last_offset=(1 << 63) - 1,
+        records=0,
+        unfiltered=False,
+        bloom=build([], 16),
+    )
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(filters_topic(topic), encode(endless), partition=0)
+    producer.flush(HANG_SECONDS)
+
+    found, _ = read(servers, topic, [b"b"])
+
+    assert found == chosen(history.read_topic(servers, topic), [b"b"])
+    assert len(found) == 1
 
 
 @pytest.mark.proof

@@ -8,7 +8,8 @@ import pytest
 
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
-from dedupe_local.servers.kafka import HOST, EmbeddedBroker
+from dedupe_local.servers.kafka import HOST, EmbeddedBroker, free_ports
+from tests.support.patience import wait_for
 from tests.support.processes.brokers import mortal_broker
 
 
@@ -31,6 +32,13 @@ def test_a_broker_that_was_killed_has_its_topics_again_on_the_same_port(tmp_path
     assert not broker.running
 
 
+def test_a_directory_may_have_any_letters_and_a_backslash(tmp_path: Path) -> None:
+    directory = tmp_path / "Bestellungen für Köln \\ 注文 #1"
+    with EmbeddedBroker(directory) as broker:
+        Cluster(broker.bootstrap_servers).ensure_input("orders", 1)
+        wait_for((directory / "data" / "orders-0").is_dir, "the partition is in the directory")
+
+
 def test_a_broker_listens_on_this_machine_only(broker: EmbeddedBroker) -> None:
     listening = [
         connection.laddr.ip
@@ -40,6 +48,22 @@ def test_a_broker_listens_on_this_machine_only(broker: EmbeddedBroker) -> None:
 
     assert len(listening) == 2  # for clients, and for its controller
     assert {address.removeprefix("::ffff:") for address in listening} == {HOST}
+
+
+def test_another_port_is_chosen_for_a_controller_whose_port_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The port for clients is that of the manifest, and free."""
+    (port,) = free_ports(1)
+    with socket.create_server((HOST, 0)) as taken:
+        chosen = [[0, taken.getsockname()[1]]]
+        monkeypatch.setattr(
+            "dedupe_local.servers.kafka.free_ports",
+            lambda count, host: chosen.pop() if chosen else free_ports(count, host),
+        )
+        with EmbeddedBroker(tmp_path, port=port) as broker:
+            assert broker.bootstrap_servers == f"{HOST}:{port}"
+    assert not chosen
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """The `dedupe` command as a user calls it."""
 
+import fcntl
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,6 +100,25 @@ def test_workers_do_not_outlive_a_run_that_is_killed(streams: CreateStream, tmp_
         process.kill()
 
         assert psutil.wait_procs(workers, timeout=HANG_SECONDS)[1] == []
+
+
+def test_a_run_waits_for_the_worker_of_a_killed_one_that_still_ends(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    """A worker with a large store frees its lock up to a second after the lock of its run is free."""
+    stream = streams(partitions=1)
+    lock = tmp_path / "state" / "partition-0" / "lock"
+    lock.parent.mkdir(parents=True)
+    with ExitStack() as opened:
+        held = opened.enter_context(lock.open("w"))
+        fcntl.flock(held, fcntl.LOCK_EX)
+        arguments = run_arguments(stream, tmp_path / "state")
+        process, said = opened.enter_context(running(tmp_path / "log", arguments))
+        wait_for(lambda: "waits for" in said() or process.poll(), "it says so", explain=said)
+        fcntl.flock(held, fcntl.LOCK_UN)
+
+        wait_for(lambda: "1 of 1 running" in said(), "the worker running", explain=said)
+        assert "STATE_LOCKED" not in said()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), matrix(signal.SIGINT, 130)])

@@ -47,10 +47,11 @@ class ChunkWriter:
         self._written = 0
         topic_id = read_offsets(Cluster(bootstrap_servers), topic).id
         self._builder = FilterBuilder(source, size_bytes, topic_id)
+        self._transactional_id = f"chunks-{uuid4().hex}"
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "transactional.id": f"chunks-{uuid4().hex}",
+                "transactional.id": self._transactional_id,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 1_000_000,
                 # As in the worker: a commit sends the rest at once.
@@ -60,9 +61,17 @@ class ChunkWriter:
         self._producer.init_transactions(HANG_SECONDS)
 
     def transaction(
-        self, values: Iterable[bytes | None], *, claimed: bool = True, commit: bool = True
+        self,
+        values: Iterable[bytes | None],
+        *,
+        claimed: bool = True,
+        commit: bool = True,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write records with these values, and their filter if `claimed`."""
+        """Write records with these values, and their filter if `claimed`.
+
+        `meanwhile` is called when all is written, before the transaction ends.
+        """
         self._producer.begin_transaction()
         offsets: list[int] = []
         for value in values:
@@ -75,10 +84,12 @@ class ChunkWriter:
             self._producer.produce(
                 filters_topic(self._topic),
                 made.value,
+                self._transactional_id,
                 partition=self._partition,
                 timestamp=made.timestamp_ms,
             )
         self._builder.clear()
+        meanwhile()
         end = self._producer.commit_transaction if commit else self._producer.abort_transaction
         end(HANG_SECONDS)
 

@@ -299,7 +299,24 @@ RELATIONS = [
     BadManifest({"spec.id.from": "JsonPath"}, [("spec.id.path", "must be the path of the id")]),
     BadManifest(
         {"spec.id": {"from": "JsonPath", "path": "order.id"}},
-        [("spec.id.path", "'order.id' must be a JSONPath that begins with $")],
+        [("spec.id.path", "'order.id' must be a JSONPath of names and indices that begins with $")],
+    ),
+    *(
+        BadManifest(
+            {"spec.id": {"from": "JsonPath", "path": path}},
+            [("spec.id.path", "must be a JSONPath of names and indices that begins with $")],
+        )
+        for path in (
+            "$",
+            "$..id",
+            "$.a[*]",
+            "$.a b",
+            "$.a.*",
+            "$['a','b']",
+            "$[0:2]",
+            "$[-0]",
+            "$.a ",
+        )
     ),
     BadManifest(
         {"spec.duplicates.policy": "Topic"}, [("spec.duplicates.topic", "must name a topic if")]
@@ -419,7 +436,13 @@ ROUTES = [
     bad_route("output.filter", {"from": "Header"}, ".name", "must name the header if"),
     bad_route("output.filter", {"from": "Header", "name": "a", "path": "$.a"}, ".path", "absent"),
     bad_route(
-        "output.filter", {"from": "JsonPath", "path": "a.b"}, ".path", "must be a JSONPath that"
+        "output.filter", {"from": "JsonPath", "path": "a.b"}, ".path", "must be a JSONPath of names"
+    ),
+    bad_route(
+        "output.filter",
+        {"from": "JsonPath", "path": "$..b"},
+        ".path",
+        "must be a JSONPath of names",
     ),
     bad_route("output.filter", {"from": "JsonPath"}, ".path", "must be the path of the value"),
     bad_route(
@@ -577,7 +600,7 @@ GOOD_CHANGES: list[dict[str, Any]] = [
     {"spec.kafka.bootstrapServers": "10.0.0.1:9092,[::1]:65535,kafka_1.shop.svc:1"},
     {"spec.id": {"from": "Header", "name": "Message-Id"}},
     {"spec.id": {"from": "JsonPath", "path": "$['order']['id']"}},
-    {"spec.id": {"from": "JsonPath", "path": "$"}},
+    {"spec.id": {"from": "JsonPath", "path": "$ .order-id[ 'it\\'s' ][-1]"}},
     {"spec.id": {"from": "Content"}},
     {"spec.duplicates": {"policy": "Topic", "topic": "orders-again"}},
     {

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_filters.range_plan import Claims, Plan, plan, uncovered
+from dedupe_filters.range_plan import UNKNOWN_PRODUCER, Claims, Plan, plan, uncovered
 from dedupe_kafka.offsets import OffsetRange
 
 WANTED = "wanted"
@@ -19,7 +19,7 @@ class Partition:
     """A partition as its writers make it: what is at each offset, and what is claimed."""
 
     log: list[str | None] = field(default_factory=list)
-    claims: list[tuple[int, int, bool, bool]] = field(default_factory=list)
+    claims: list[tuple[int, int, int, bool]] = field(default_factory=list)
 
     def transaction(
         self, values: list[str], foreign: Sequence[str] = (), *, claimed: bool, may_match: bool
@@ -31,9 +31,18 @@ class Partition:
         start = len(self.log)
         self.log += values
         if values and claimed:
-            self.claims.append((start, len(self.log), True, may_match or WANTED in values))
+            self.claims.append((start, len(self.log), 1, may_match or WANTED in values))
         if values:
             self.log += [*foreign, MARKER]
+
+    def together(self, first: list[str], between: Sequence[str], second: list[str]) -> None:
+        """Two producers' transactions, open at the same time; `between` are a stranger's."""
+        for producer, values in ((2, first), (3, second)):
+            start = len(self.log)
+            self.log += values
+            if values:
+                self.claims.append((start, len(self.log), producer, WANTED in values))
+            self.log += between if producer == 2 else [MARKER, MARKER]
 
     def aborted(self, values: list[str]) -> None:
         """A transaction of which nothing is visible."""
@@ -47,7 +56,7 @@ class Partition:
         """What `dedupe index-filters` claims of a range."""
         values = self.log[start:end]
         if values:
-            self.claims.append((start, start + len(values), False, may_match or WANTED in values))
+            self.claims.append((start, start + len(values), 0, may_match or WANTED in values))
 
     @property
     def matching(self) -> set[int]:
@@ -61,7 +70,7 @@ VALUES = st.lists(st.sampled_from([WANTED, "b", "c", "d"]), max_size=4)
 def partitions(draw: st.DrawFn) -> Partition:
     one = Partition()
     for _ in range(draw(st.integers(0, 8))):
-        match draw(st.sampled_from(["ours", "ours", "ours", "aborted", "foreign"])):
+        match draw(st.sampled_from(["ours", "ours", "ours", "together", "aborted", "foreign"])):
             case "ours":
                 foreign = draw(st.lists(st.sampled_from([WANTED, "b"]), max_size=1))
                 one.transaction(
@@ -70,6 +79,8 @@ def partitions(draw: st.DrawFn) -> Partition:
                     claimed=draw(st.booleans()),
                     may_match=draw(st.booleans()),
                 )
+            case "together":
+                one.together(draw(VALUES), draw(VALUES), draw(VALUES))
             case "aborted":
                 one.aborted(draw(VALUES))
             case _:
@@ -153,20 +164,20 @@ def test_a_foreign_record_between_two_transactions_is_read() -> None:
 
 
 def test_one_offset_between_ranges_that_are_no_transactions_is_read() -> None:
-    claims = Claims.of([(0, 5, False, False), (6, 9, False, False)])
+    claims = Claims.of([(0, 5, 0, False), (6, 9, 0, False)])
 
     assert plan(OffsetRange(0, 9), claims, stable_end=9).ranges == (OffsetRange(5, 6),)
 
 
 def test_one_offset_before_an_end_that_is_not_the_partitions_is_read() -> None:
-    claims = Claims.of([(0, 5, True, False)])
+    claims = Claims.of([(0, 5, 1, False)])
 
     assert plan(OffsetRange(0, 6), claims, stable_end=6).ranges == ()
     assert plan(OffsetRange(0, 6), claims, stable_end=7).ranges == (OffsetRange(5, 6),)
 
 
 def test_a_claim_that_may_match_is_heard_beside_one_that_rules_its_range_out() -> None:
-    claims = Claims.of([(0, 10, False, False), (4, 6, False, True)])
+    claims = Claims.of([(0, 10, 0, False), (4, 6, 0, True)])
 
     assert plan(OffsetRange(0, 10), claims, stable_end=10).ranges == (OffsetRange(4, 6),)
 
@@ -182,7 +193,7 @@ def test_a_claim_that_is_no_transaction_tells_nothing_of_the_offset_before_it() 
 
 
 def test_a_gap_as_long_as_it_may_be_is_read() -> None:
-    claims = Claims.of([(1, 3, False, False)])
+    claims = Claims.of([(1, 3, 0, False)])
 
     assert plan(OffsetRange(0, 4), claims, stable_end=4, gap_offsets=2).ranges == (
         OffsetRange(0, 4),
@@ -196,3 +207,19 @@ def test_a_gap_as_long_as_it_may_be_is_read() -> None:
 def test_without_claims_everything_is_read() -> None:
     assert plan(OffsetRange(3, 9), Claims.of([]), stable_end=9).ranges == (OffsetRange(3, 9),)
     assert plan(OffsetRange(9, 9), Claims.of([]), stable_end=9).ranges == ()
+
+
+def test_a_strangers_record_between_transactions_of_two_producers_is_read() -> None:
+    """0-4 are of A, 5 is a stranger's, 6-8 are of B; the markers follow at 9 and 10."""
+    claims = Claims.of([(0, 5, 7, False), (6, 9, 8, False)])
+
+    assert plan(OffsetRange(0, 11), claims, stable_end=11).ranges == (
+        OffsetRange(5, 6),
+        OffsetRange(9, 11),
+    )
+
+
+def test_one_offset_between_transactions_of_unknown_producers_is_read() -> None:
+    claims = Claims.of([(0, 5, UNKNOWN_PRODUCER, False), (6, 9, UNKNOWN_PRODUCER, False)])
+
+    assert plan(OffsetRange(0, 10), claims, stable_end=10).ranges == (OffsetRange(5, 6),)

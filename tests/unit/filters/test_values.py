@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dedupe_crds.spec.filter_from import FilterFrom
 from dedupe_crds.spec.topics import OutputFilter
-from dedupe_filters.values import FilterSource, Headers
+from dedupe_filters.values import FilterSource, Headers, Wanted
 from dedupe_kafka.errors import InvalidConfig
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=10)
@@ -100,5 +100,16 @@ def test_the_manifest_says_where_the_value_is() -> None:
 def test_a_path_that_may_select_several_values_is_refused_by_its_field() -> None:
     several = OutputFilter.model_construct(from_=FilterFrom.JSON_PATH, path="$..country")
 
-    with pytest.raises(InvalidConfig, match=r"spec\.output\.filter\.path: .*; use a path of names"):
+    with pytest.raises(InvalidConfig, match=r"spec\.output\.filter\.path: .* a JSONPath of names"):
         FilterSource.of(several)
+
+
+@pytest.mark.parametrize("values", ["DE", b"DE", bytearray(b"DE"), memoryview(b"DE")])
+def test_a_bare_text_or_bytes_is_one_wanted_value(values: str | bytes) -> None:
+    assert Wanted.of(values) == Wanted.of(["DE"])
+
+
+@pytest.mark.parametrize("values", [[68, 69], [None], [["DE"]], range(2)])
+def test_a_wanted_value_that_is_neither_text_nor_bytes_is_refused(values: list[str]) -> None:
+    with pytest.raises(TypeError, match=r"a wanted value is text or bytes, not .*: write"):
+        Wanted.of(values)

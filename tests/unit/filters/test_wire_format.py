@@ -11,7 +11,7 @@ from dedupe_filters.bloom import Bloom, build
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import ChunkFilter, Origin, decode, encode
 
-OFFSETS = st.integers(0, 2**63 - 1)
+OFFSETS = st.integers(0, (1 << 62) - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 SOURCES = st.builds(FilterSource.header, NAMES) | st.sampled_from(
     [FilterSource.json_path(path) for path in ("$.a", "$.order['c d'][0]", "$['ü\"']")]

@@ -105,6 +105,6 @@ def test_a_root_that_is_a_list_can_be_asked() -> None:
 )
 def test_a_path_that_is_none_or_selects_more_than_one_value_is_refused(text: str) -> None:
     with pytest.raises(
-        InvalidConfig, match=r"(?s)^spec\.id\.path: .*; use a path of names and indices"
+        InvalidConfig, match=r"(?s)^spec\.id\.path: .* must be a JSONPath of names and indices"
     ):
         JsonId(text)

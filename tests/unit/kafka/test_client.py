@@ -171,3 +171,16 @@ def test_an_error_of_kafka_has_the_name_of_what_can_be_done(
 )
 def test_every_error_of_kafka_has_a_name(code: int) -> None:
     assert type(kafka_error(KafkaError(code), "reading raw/3")) is not StreamError
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", ""])
+@pytest.mark.parametrize(
+    "password",
+    ["trailing  ", "tab\t", "next\x85line", "line\u2028separator", "form\x0cfeed", "a b = c #d"],
+)
+def test_a_password_is_taken_to_the_end_of_its_line(password: str, end: str) -> None:
+    text = f"security.protocol = SASL_SSL {end or chr(10)} sasl.password = {password}{end}"
+    assert parse_properties(text, "test") == {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": password,
+    }

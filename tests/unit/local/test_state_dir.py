@@ -1,11 +1,18 @@
 """The state directory: one run at a time, and a secret token."""
 
+import fcntl
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_local.errors import StateInUse
+from dedupe_local.errors import Refused, StateInUse
 from dedupe_local.state_dir import StateDir
 from tests.unit.local.run.test_preflight import stream
 
@@ -51,3 +58,116 @@ def test_the_default_place_follows_the_users_state_directory(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     assert StateDir.default_path(stream()) == tmp_path / "dedupestream" / "shop" / "orders"
+
+
+@pytest.mark.parametrize("locked", ["partition-3/lock", "broker/data/.lock"])
+def test_a_run_waits_for_the_processes_of_a_killed_one(tmp_path: Path, locked: str) -> None:
+    """They live on for a moment after the lock of their run is free."""
+    path = tmp_path / locked
+    path.parent.mkdir(parents=True)
+    held = path.open("w")
+    release = hold(held.fileno(), locked)
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        release()
+
+    with StateDir(tmp_path, say=say):
+        pass
+
+    assert len(said) == 1
+    assert f"waits for {path}" in said[0]
+
+
+def hold(descriptor: int, locked: str) -> Callable[[], None]:
+    """Lock a file as a worker does, or from another process as Java does; return what releases it."""
+    if locked.startswith("partition"):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return lambda: fcntl.flock(descriptor, fcntl.LOCK_UN)
+    script = "import fcntl, sys; fcntl.lockf(int(sys.argv[1]), fcntl.LOCK_EX); print(flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(descriptor)],
+        pass_fds=[descriptor],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert other.stdout
+    other.stdout.readline()
+    return lambda: (other.communicate(b"\n"), None)[1]
+
+
+def test_a_run_does_not_wait_for_ever_and_names_what_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "partition-12" / "lock"
+    path.parent.mkdir()
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with (
+            pytest.raises(StateInUse, match=rf"{path} is still locked after 0 s.*stop"),
+            StateDir(tmp_path, patience_seconds=0),
+        ):
+            pytest.fail("two runs have one directory")
+    with StateDir(tmp_path):
+        pass
+
+
+def test_an_empty_admin_token_is_replaced(tmp_path: Path) -> None:
+    """A full disk may have left it: workers take an empty token for none, and refuse all commands."""
+    with StateDir(tmp_path) as state:
+        state.admin_token.touch(0o600)
+        state.ensure_admin_token()
+
+        assert len(state.admin_token.read_text()) >= 32
+        assert state.admin_token.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_manifest_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    with StateDir(tmp_path) as state:
+        state.write_manifest(stream())
+        before = state.manifest.read_bytes()
+        with largest_file(1), pytest.raises(OSError, match="File too large"):
+            state.write_manifest(stream(mode="Observe"))
+        assert state.manifest.read_bytes() == before
+
+        state.write_manifest(stream(mode="Observe"))
+        assert load_manifest(state.manifest) == stream(mode="Observe")
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let this process write no larger file, as a full disk would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_only_this_user_can_look_into_a_new_directory(tmp_path: Path, umask: int) -> None:
+    """It has topics and stores."""
+    before = os.umask(umask)
+    try:
+        with StateDir(tmp_path / "new" / "state") as state:
+            assert state.root.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("home", ["", None])
+def test_without_a_home_a_directory_must_be_named(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("pwd.getpwuid", no_such_user)
+
+    with pytest.raises(Refused, match="--state-dir"):
+        StateDir.default_path(stream())
+
+
+def no_such_user(_: int) -> None:
+    raise KeyError

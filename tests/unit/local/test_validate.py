@@ -67,6 +67,15 @@ def test_a_snapshot_of_all_partitions_is_valid_alone(tmp_path: Path) -> None:
         ((ORDERS, "{spec: {}}"), ["no kind without a name: apiVersion: is missing"]),
         ((OTHER, OTHER), ["needs a DedupeStream or a DedupeSnapshot; found: Secret"]),
         ((OTHER,), ["kind: 'Secret' must be DedupeStream"]),
+        (
+            (ORDERS, SNAPSHOT, ORDERS.replace("Enforce", "Observe")),
+            ["DedupeStream shop/orders: stands 2 times in the file"],
+        ),
+        ((SNAPSHOT, SNAPSHOT), ["DedupeSnapshot shop/before-upgrade: stands 2 times in the file"]),
+        (
+            (ORDERS.replace("from: Key", "from: JsonPath, path: $..id"),),
+            ["spec.id.path: '$..id' must be a JSONPath of names and indices"],
+        ),
         ((), ["needs a DedupeStream or a DedupeSnapshot; found: nothing"]),
     ],
 )

@@ -316,3 +316,10 @@ def test_a_router_that_waits_in_one_call_for_long_is_not_ready(router: Router) -
     assert "has not answered" in (status.message or "")
     router.turn()
     assert router.state.ready
+
+
+def test_bytes_are_those_of_keys_values_and_headers(router: Router) -> None:
+    """The watch estimates from them how much the repartition topic holds."""
+    headers = [("h", b"12345"), ("header", b"")]
+    router.turn(*(record(offset=n, key=b"key", value=b"12", headers=headers) for n in range(3)))
+    assert router.state.tally.bytes == 3 * (3 + 2 + 6 + 6)

@@ -78,7 +78,7 @@ def test_a_hash_is_the_one_that_stores_have(batch: list[tuple[bytes | None, byte
 
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("hashed", [False, True])
-@given(owner=st.tuples(partitions, offsets), time_ms=st.integers(-(2**47), 2**47 - 1))
+@given(owner=st.tuples(partitions, offsets), time_ms=st.integers(-(2**47) + 1, 2**47 - 1))
 def test_a_value_of_any_layout_says_what_was_kept(
     timed: bool, hashed: bool, owner: tuple[int, int], time_ms: int
 ) -> None:
@@ -101,7 +101,7 @@ layouts = st.builds(ValueLayout, timed=st.booleans(), hashed=st.booleans())
 
 @given(
     st.lists(
-        st.tuples(layouts, st.tuples(partitions, offsets), st.integers(-(2**47), 2**47 - 1)),
+        st.tuples(layouts, st.tuples(partitions, offsets), st.integers(-(2**47) + 1, 2**47 - 1)),
         max_size=9,
     )
 )
@@ -122,3 +122,19 @@ def test_a_batch_of_values_of_any_layouts_is_read_as_one_by_one(
         for time, timed in zip(decoded.times.tolist(), decoded.timed.tolist(), strict=True)
     ]
     assert times_ms == list(map(timestamp_of, values))
+
+
+@pytest.mark.parametrize(
+    "time_ms",
+    [2**47, -(2**47), 1_700_000_000_000_000, 1_700_000_000_000_000_000, -(2**63), 2**63 - 1],
+)
+def test_a_timestamp_that_six_bytes_cannot_hold_is_unknown(time_ms: int) -> None:
+    """Timestamps in microseconds and nanoseconds exceed them: a part of one would be another time."""
+    layout = ValueLayout(timed=True)
+    owners = encode_owners(0, np.array([1], np.uint64))
+
+    [value] = layout.encode(owners, [message(0)], np.array([0]), np.array([time_ms])).tolist()
+
+    assert timestamp_of(value) is None
+    assert Decoded.of([value]).timed.tolist() == [False]
+    assert len(value) == layout.dtype.itemsize

@@ -209,4 +209,7 @@ def _owner(value: bytes, origins: Origins | None) -> IdOwner | None:
 def _time(milliseconds: int | None) -> datetime | None:
     if milliseconds is None:
         return None
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:  # before the year 1
+        return None

@@ -18,7 +18,8 @@ ORIGINAL_HEADER: Final = "dedupe-original"
 
 Behind routers its topic comes first: `orders:3:1207`."""
 AGE_HEADER: Final = "dedupe-age-ms"
-"""This record's timestamp minus the original record's, in milliseconds; absent if the original's is not stored."""
+"""This record's timestamp minus the original record's, in milliseconds; absent if one of
+them is not known: the original's is not stored, or six bytes cannot hold it."""
 POSITION_HEADER: Final = "dedupe-position"
 """Partition and offset of this record; behind routers its topic comes first."""
 LATE_HEADER: Final = "dedupe-late"

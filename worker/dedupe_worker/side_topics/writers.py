@@ -44,26 +44,39 @@ class SideTopicWriter(Protocol):
 class FilterWriter:
     """A `SideTopicWriter` of filters of the records' values."""
 
-    def __init__(self, topic: str, collector: FilterBuilder, origin: Origin) -> None:
+    def __init__(
+        self, topic: str, collector: FilterBuilder, transactional_id: str | None = None
+    ) -> None:
+        """Take the topic; without a `transactional_id` there are no transactions."""
         self._topic = topic
         self._collector = collector
-        self._origin = origin
+        self._origin = Origin.APPENDED if transactional_id is None else Origin.TRANSACTION
+        # It shows readers which transactions are of one producer, see range_plan.py.
+        self._key = transactional_id.encode() if transactional_id else None
 
     def add(self, passed: Sequence[Message], owners: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
         self._collector.add(passed)
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
         made = self._collector.finish(written.low, written.end - 1, self._origin)
-        return [SideRecord(self._topic, None, made.value, made.timestamp_ms)]
+        return [SideRecord(self._topic, self._key, made.value, made.timestamp_ms)]
 
     def clear(self) -> None:  # noqa: D102
         self._collector.clear()
 
 
 def side_topic_writers(
-    spec: Spec, output_topic_id: str, input_topic: str = "", origins: Origins | None = None
+    spec: Spec,
+    output_topic_id: str,
+    input_topic: str = "",
+    origins: Origins | None = None,
+    *,
+    transactional_id: str = "",
 ) -> list[SideTopicWriter]:
-    """Return the writers that a stream needs; `origins` are of its routed records."""
+    """Return the writers that a stream needs.
+
+    `origins` are of its routed records, `transactional_id` is that of the partition's producer.
+    """
     output = spec.output
     writers: list[SideTopicWriter] = []
     if needs_owner_log(spec):
@@ -74,6 +87,9 @@ def side_topic_writers(
             FilterSource.of(output.filter), output.filter.size_bytes, output_topic_id
         )
         exactly_once = spec.delivery is Delivery.EXACTLY_ONCE
-        origin = Origin.TRANSACTION if exactly_once else Origin.APPENDED
-        writers.append(FilterWriter(filters_topic(output.topic), collector, origin))
+        writers.append(
+            FilterWriter(
+                filters_topic(output.topic), collector, transactional_id if exactly_once else None
+            )
+        )
     return writers

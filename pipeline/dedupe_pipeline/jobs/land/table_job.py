@@ -52,13 +52,18 @@ from dedupe_pipeline.table_target import TableFormat, TableTarget
 class TableOptions:
     """The shape of the rows and the upkeep of the table.
 
-    `partition_by` are partitions besides the day of the timestamp, in Spark's SQL. After every `compact_every` batches
-    the table is compacted.
+    `partition_by` is one partition or several besides the day of the timestamp, in Spark's SQL. After every
+    `compact_every` batches the table is compacted.
     """
 
     json_schema: str | None = None
-    partition_by: Sequence[str] = ()
+    partition_by: str | Sequence[str] = ()
     compact_every: int | None = None
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Return `partition_by` as a sequence: a text is one partition, not its letters."""
+        return [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
 
 
 def land_table(
@@ -145,7 +150,7 @@ class _TableRun:
             topic=self.topic, topic_id=self._present.id, offsets=self._present.lows
         )
         schema = self._rows(empty).schema
-        self._landed = self._table.prepare(schema, self._options.partition_by, start)
+        self._landed = self._table.prepare(schema, self._options.partitions, start)
         check_belongs(self.target.name, self._landed, self._present)
         return {number: self._landed.offsets.get(number, 0) for number in self._present.ends}
 

@@ -148,6 +148,24 @@ def test_a_step_that_fails_is_shown_until_one_succeeds() -> None:
     assert seen[:4] == ["", "", "BrokerUnavailable: no answer", ""]
 
 
+def test_an_unexpected_error_is_shown_and_does_not_end_the_thread(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[str] = []
+
+    class Watched(FakeController):
+        def step(self, wanted: int, unlearnt: Mapping[int, int]) -> bool:
+            seen.append(growth.problem)
+            return super().step(wanted, unlearnt)
+
+    controller = Watched([False, KeyError("epoch"), KeyError("epoch"), True])
+    growth = growth_of(controller)
+    run(growth, controller)
+    text = "KeyError: 'epoch' (a defect of the program: please report it with the log)"
+    assert seen[:5] == ["", "", text, text, ""]
+    assert caplog.text.count("Traceback") == 1
+
+
 def test_a_problem_is_noted_with_the_growth() -> None:
     controller = FakeController(status=at(GrowthStep.LEARNING), epochs=epochs_of(PREPARED))
     growth = growth_of(controller, 4)

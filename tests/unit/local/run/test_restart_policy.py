@@ -54,6 +54,9 @@ def test_failures_are_forgotten_after_a_minute_of_being_ready(
 
 def test_an_end_is_named() -> None:
     assert describe_exit(-15) == "was killed by SIGTERM"
+    assert describe_exit(-34) == "was killed by SIGRTMIN"
+    assert describe_exit(-37) == "was killed by SIGRTMIN+3"
+    assert describe_exit(-32) == "was killed by signal 32"
     assert describe_exit(66) == "ended with exit code 66 (FENCED)"
     assert describe_exit(3) == "ended with exit code 3"
 

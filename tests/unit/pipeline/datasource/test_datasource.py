@@ -75,7 +75,7 @@ def test_what_else_can_be_said() -> None:
         ({"matchUnfiltered": "true"}, "option matchUnfiltered needs option filter"),
         ({"matchUnfiltered": "yes", "filter": "DE"}, "neither true nor false"),
         ({"header": "a", "jsonPath": "$.a"}, "exclude each other; remove one"),
-        ({"jsonPath": "$..a"}, "option jsonPath: .* may select more than one"),
+        ({"jsonPath": "$..a"}, "option jsonPath: .* must be a JSONPath of names"),
         ({"timestampMsColumn": "offset"}, "option timestampMsColumn: 'offset' is empty or one of"),
         ({"timestampMsColumn": "a", "filterColumn": "a"}, "option filterColumn: 'a' is empty or"),
         ({"pushFilters": "true"}, "pushFilters needs option filterColumn: set it as well"),

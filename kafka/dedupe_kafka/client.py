@@ -32,6 +32,7 @@ RESERVED: Final = frozenset(
         "acks",
         "auto.offset.reset",
         "bootstrap.servers",
+        "check.crcs",
         "delivery.report.only.error",
         "enable.auto.commit",
         "enable.auto.offset.store",
@@ -182,6 +183,17 @@ def client_config(bootstrap_servers: str, properties: Properties) -> dict[str, A
         "bootstrap.servers": bootstrap_servers,
         "logger": logger,
     }
+
+
+def reading_config(bootstrap_servers: str, properties: Properties) -> dict[str, Any]:
+    """Return what all consumers share, whatever the `properties` say.
+
+    The checksum of each batch is compared, as Kafka's own consumer does and librdkafka by default does not: else a
+    byte that a disk has flipped is passed on as if a producer had written it.
+
+    Raises InvalidConfig as `client_config` does.
+    """
+    return {**client_config(bootstrap_servers, properties), "check.crcs": True}
 
 
 def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:

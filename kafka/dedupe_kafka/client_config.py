@@ -6,7 +6,7 @@ memory, whatever the user's properties are.
 
 from typing import Any, Final
 
-from dedupe_kafka.client import Properties, client_config
+from dedupe_kafka.client import Properties, client_config, reading_config
 from dedupe_kafka.errors import InvalidConfig
 
 TRANSACTION_SECONDS: Final = 60.0
@@ -31,7 +31,7 @@ def consumer_config(
         # The client bounds its queues by the size of keys and values. Each record takes about 400 bytes more, so small
         # records must be bounded by number.
         "queued.min.messages": _QUEUED_RECORDS,
-        **client_config(bootstrap_servers, properties),
+        **reading_config(bootstrap_servers, properties),
         "queued.max.messages.kbytes": max(1024, queue_bytes >> 10),
         "group.id": group,
         "enable.auto.commit": False,

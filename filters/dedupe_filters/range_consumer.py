@@ -20,8 +20,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.deadline import Deadline
 from dedupe_filters.range_progress import Progress
-from dedupe_kafka.client import Properties, client_config, kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, RecordsExpired
+from dedupe_kafka.client import Properties, kafka_error, made, reading_config
+from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, RecordCorrupt, RecordsExpired
+from dedupe_kafka.fetch_errors import before_corrupt, fetch_error
 from dedupe_kafka.offsets import OffsetRange
 
 # How often the client asks whether its queue has room for the next fetch. With 5, a range and the seek to the next one
@@ -40,6 +41,7 @@ SPARSE: Final[Mapping[str, int]] = {
 }
 
 _OURS: Final[Mapping[str, str | bool]] = {
+    "check.crcs": True,
     "group.id": "dedupestream-reader",  # librdkafka requires one; the group is not used
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -68,7 +70,7 @@ def consumer_config(
         )
     return {
         "fetch.wait.max.ms": 50,  # the end of a partition is reported after a fetch that waited in vain
-        **client_config(bootstrap_servers, properties),
+        **reading_config(bootstrap_servers, properties),
         **fetching,
         **_OURS,
     }
@@ -77,8 +79,8 @@ def consumer_config(
 class RangeConsumer:
     """Consumes ranges of partitions of one topic. Not to be shared between threads.
 
-    Raises InvalidConfig for a property that librdkafka does not know; when reading, RecordsExpired or the StreamError
-    for Kafka's error.
+    Raises InvalidConfig for a property that librdkafka does not know; when reading, RecordsExpired, RecordCorrupt after
+    the records before the corrupt batch, or the StreamError for Kafka's error.
     """
 
     def __init__(self, config: Mapping[str, Any], topic: str) -> None:
@@ -91,6 +93,7 @@ class RangeConsumer:
         self._fetched = 0
         self._open: dict[int, Progress] = {}
         self._client: Consumer | None = None
+        self._corrupt: RecordCorrupt | None = None
 
     def read(self, ranges: Mapping[int, Sequence[OffsetRange]]) -> Iterator[list[Message]]:
         """Yield the records of the ranges, in lists of one partition in order.
@@ -98,6 +101,7 @@ class RangeConsumer:
         The partitions take turns. The ranges of a partition must be in order, and end at or before its last stable
         offset.
         """
+        self._corrupt = None
         self._open = {p: Progress(each) for p, each in ranges.items() if len(each) > 0}
         if not self._open:
             return
@@ -119,6 +123,8 @@ class RangeConsumer:
         while self._open:
             if messages := self._receive():
                 yield from self._take(messages)
+            if self._corrupt is not None and self._open:
+                raise self._corrupt
             delivered = sum(progress.next_offset for progress in self._open.values())
             if (delivered, self._fetched) != reached:
                 reached, since = (delivered, self._fetched), time.monotonic()
@@ -183,6 +189,8 @@ class RangeConsumer:
     def _take(self, messages: list[Message]) -> list[list[Message]]:
         failed = [m for m in messages if m.error() is not None]
         if failed:
+            messages, self._corrupt = before_corrupt(messages)
+            failed = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
         kept = []
         for partition, records in _by_partition(messages, alone=len(self._open) == 1):
@@ -233,7 +241,7 @@ class RangeConsumer:
                 case KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # the client asks for its group's coordinator, which nothing here needs
                 case _ if not error.retriable():
-                    raise kafka_error(error, f"reading {self._topic}/{message.partition()}")
+                    raise fetch_error(message, error)
 
     def _where(self) -> str:
         places = ", ".join(

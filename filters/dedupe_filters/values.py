@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from dedupe_crds.spec.filter_from import FilterFrom
 from dedupe_kafka.errors import InvalidConfig
+from dedupe_kafka.headers import headers_of
 from dedupe_kafka.json_path import SingularPath
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _last_headers(name: str, records: Iterable[Record]) -> list[bytes | None]:
     found: list[bytes | None] = []
     for record in records:
         last: str | bytes | None = None
-        for key, value in record.headers() or ():  # type: ignore[str-unpack] # they are pairs
+        for key, value in headers_of(record) or ():
             if key == name:
                 last = value
         found.append((last.encode() if isinstance(last, str) else last) or None)
@@ -114,7 +115,7 @@ def _last_headers(name: str, records: Iterable[Record]) -> list[bytes | None]:
 
 def _header_extractor(name: str) -> ValueOf:
     def value_of(record: Record) -> bytes | None:
-        for key, value in reversed(record.headers() or ()):
+        for key, value in reversed(headers_of(record) or ()):
             if key == name:
                 return (value.encode() if isinstance(value, str) else value) or None
         return None

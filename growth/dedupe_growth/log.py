@@ -18,6 +18,7 @@ from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.client_config import consumer_config
 from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import BrokerUnavailable, Stopped, StreamError
+from dedupe_kafka.fetch_errors import before_corrupt
 
 _READ_SECONDS: Final = 30.0
 _SLICE_SECONDS: Final = 0.05
@@ -114,6 +115,7 @@ class EpochReader:
     def _take(self, messages: list[Message]) -> bool:
         """Take entries; return whether the end was reached."""
         at_end = False
+        messages, corrupt = before_corrupt(messages)
         for message in messages:
             if (error := message.error()) is not None:
                 at_end = self._is_end(error) or at_end
@@ -122,6 +124,8 @@ class EpochReader:
             entry = decode_entry(self.epochs.entries, record)
             self.epochs = self.epochs.followed_by(entry)
             self._next_offset = (message.offset() or 0) + 1
+        if corrupt is not None:
+            raise corrupt
         return at_end
 
     def _is_end(self, error: KafkaError) -> bool:

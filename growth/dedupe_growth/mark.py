@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Message
 
-Header = tuple[str, bytes | None]
+from dedupe_kafka.headers import headers_of
 
 MARK_HEADER: Final = "dedupe-epoch"
 
@@ -32,8 +32,10 @@ def encode_mark(mark: Mark) -> bytes:
 
 def mark_of(record: Message) -> Mark | None:
     """Return the mark that a record is; None for any other record."""
-    headers: list[Header] | None = record.headers()  # type: ignore[assignment] # of a consumer they are a list
-    if record.key() is not None or record.value() is not None or not headers or len(headers) != 1:
+    if record.key() is not None or record.value() is not None:
+        return None
+    headers = headers_of(record)
+    if not headers or len(headers) != 1:
         return None
     name, value = headers[0]
     if name != MARK_HEADER or not isinstance(value, bytes):

@@ -18,6 +18,7 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.batch import Rows
+from dedupe_kafka.headers import headers_of_all
 from dedupe_kafka.json_path import SingularPath
 
 ID_BYTES: Final = 16
@@ -131,9 +132,9 @@ class JsonId:
 def _last_headers(records: Sequence[Record], name: str | None) -> list[bytes | None]:
     """Return the value of the last header of this name for each record."""
     found: list[bytes | None] = []
-    for record in records:
+    for headers in headers_of_all(records):
         last = None
-        for key, value in record.headers() or ():  # type: ignore[str-unpack] # they are pairs
+        for key, value in headers or ():
             if key == name:
                 last = value
         found.append(last.encode() if isinstance(last, str) else last)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dedupe_ids.batch import Header
 from dedupe_ids.runs import offsets_of, runs_of
+from dedupe_kafka.headers import headers_of_all
 from dedupe_kafka.offsets import Place
 
 HEADER: Final = "dedupe-origin"
@@ -98,7 +99,7 @@ class BatchOrigins(NamedTuple):
 
 def strip_origins(records: Sequence[Message]) -> BatchOrigins:
     """Take the origins off records, which are then as their producers wrote them."""
-    headers: list[list[Header] | None] = [record.headers() for record in records]  # type: ignore[misc] # of a consumer they are lists
+    headers = headers_of_all(records)
     values = [each[-1][1] or b"" if each and each[-1][0] == HEADER else b"" for each in headers]
     width = max(_OFFSET_END, min(_MOST_BYTES, max(map(len, values), default=0)))
     heads = np.array(values, f"S{width}")
@@ -107,9 +108,9 @@ def strip_origins(records: Sequence[Message]) -> BatchOrigins:
     offsets[:, 8 - _OFFSET_BYTES :] = grid[:, _OFFSET_AT:_OFFSET_END]
     grid[:, _OFFSET_AT:_OFFSET_END] = 0
     places, which = _places_of(heads, values)
-    for record in compress(records, (which >= 0).tolist()):
-        left: list[Header] = record.headers()  # type: ignore[assignment] # the record's own list
-        left.pop()
+    for record, left in compress(zip(records, headers, strict=True), (which >= 0).tolist()):
+        assert left is not None  # noqa: S101 (for the type checker: the place is from its last header)
+        left.pop()  # the record's own list
         if not left:
             record.set_headers(None)  # type: ignore[arg-type] # as it was without a header
     return BatchOrigins(places, which, offsets.view(">u8").ravel().astype(np.uint64))

@@ -17,6 +17,7 @@ from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_ids.extract import extractor_for
 from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_ids.origin import take_origin
+from dedupe_kafka.headers import headers_of
 from dedupe_kafka.offsets import Place
 
 Partitions = NDArray[np.intp]
@@ -86,7 +87,7 @@ class Route:
 
 def place_of_origin(record: Message) -> Place:
     """Return where a producer wrote a record that a router has sent."""
-    origin, _ = take_origin(record.headers())  # type: ignore[arg-type] # of a consumer they are a list
+    origin, _ = take_origin(headers_of(record))  # type: ignore[arg-type] # a null value is no origin
     return _place_of(record) if origin is None else (origin.topic, origin.partition)
 
 

@@ -193,6 +193,17 @@ def client_config(bootstrap_servers: str, properties: Properties) -> dict[str, A
     }
 
 
+def reading_config(bootstrap_servers: str, properties: Properties) -> dict[str, Any]:
+    """Return what all consumers share, whatever the `properties` say.
+
+    The checksum of each batch is compared, as Kafka's own consumer does and librdkafka by default does not: else a
+    byte that a disk has flipped is passed on as if a producer had written it.
+
+    Raises InvalidConfig as `client_config` does.
+    """
+    return {**client_config(bootstrap_servers, properties), "check.crcs": True}
+
+
 def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:
     """Create a client. Raises InvalidConfig for a property unknown to librdkafka."""
     try:

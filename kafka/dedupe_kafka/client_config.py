@@ -6,7 +6,7 @@ memory, whatever the user's properties are.
 
 from typing import Any, Final
 
-from dedupe_kafka.client import Properties, client_config
+from dedupe_kafka.client import Properties, client_config, reading_config
 from dedupe_kafka.errors import InvalidConfig
 
 TRANSACTION_SECONDS: Final = 60.0
@@ -34,7 +34,7 @@ def consumer_config(
         "queued.min.messages": _QUEUED_RECORDS,
         # A broker sends a batch whole, however large it is, and the client refuses a larger answer without end.
         "receive.message.max.bytes": _LARGEST_ANSWER_BYTES,
-        **client_config(bootstrap_servers, properties),
+        **reading_config(bootstrap_servers, properties),
         "queued.max.messages.kbytes": max(1024, queue_bytes >> 10),
         "group.id": group,
         "enable.auto.commit": False,

@@ -110,10 +110,22 @@ class RecordsExpired(StreamError):
     """Retention, or a user, deleted records before they were read."""
 
 
-class RecordRefused(StreamError):
-    """The output topic refuses a record. No record is skipped, so the partition waits."""
+class HoldingRecord(StreamError):
+    """A record cannot pass. No record is skipped, so its partition waits before it."""
 
     retriable = True
+
+
+class RecordCorrupt(HoldingRecord):
+    """A batch of records does not match its checksum; a replica may be repaired."""
+
+
+class RecordUnreadable(HoldingRecord):
+    """The client library cannot read a record, because of a header's name."""
+
+
+class RecordRefused(HoldingRecord):
+    """The output topic refuses a record."""
 
 
 class RecordTooLarge(RecordRefused):

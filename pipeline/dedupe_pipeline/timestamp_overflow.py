@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from dedupe_kafka.client import client_config, made
+from dedupe_kafka.client import made, reading_config
 from dedupe_pipeline.connection import KafkaConnection
 
 _FIRST_BEYOND_MS = (2**63 - 1) // 1000 + 1
@@ -37,7 +37,7 @@ def overflow_named(
 def _records_beyond(connection: KafkaConnection, topics: Sequence[str]) -> list[str]:
     """Return the first such record of each partition; none if Kafka is silent."""
     cluster = connection.cluster()
-    config = client_config(connection.bootstrap_servers, connection.properties)
+    config = reading_config(connection.bootstrap_servers, connection.properties)
     consumer = made(Consumer, {**config, "group.id": "dedupestream-timestamps", "log_level": 0})
     try:
         wanted = [

@@ -4,7 +4,7 @@
   - No transaction is open while the group is served, so a rebalance never meets one.
   - A batch that is not committed stays with the reader, and goes with its partition if that is given away.
   - A partition's start is committed before its first record is routed, so no offsets means that nothing is routed.
-  - A record that Kafka refuses stops its input partition, and no other one.
+  - A record that Kafka refuses, or that cannot be read, stops its input partition, and no other one.
 """
 
 from collections.abc import Sequence
@@ -105,6 +105,9 @@ class Loop:
         elif self._held:
             self.state.phase = RouterPhase.RUNNING
             self.state.block(next(iter(self._held.values())).error)
+        elif (error := self.reader.held_by) is not None:
+            self.state.phase = RouterPhase.RUNNING
+            self.state.block(error)
         else:
             self.state.phase = RouterPhase.RUNNING
             self.state.unblock()

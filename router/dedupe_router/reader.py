@@ -2,12 +2,13 @@
 
 The loop calls it. Kafka's rebalances reach it inside of `read`, and nowhere else. Invariants:
   - Records that wait here are of partitions that this router has owned since they were read.
+  - A record that cannot be read holds its own partition: what stands before it is routed, and nothing after it.
   - The start of a partition is what the group has committed; an open transaction of its former owner is waited for.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -16,11 +17,13 @@ from dedupe_crds.status.router import RouterInput
 from dedupe_growth.routed_offsets import decode_routed, encode_routed
 from dedupe_ids.runs import runs_of
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import HoldingRecord, RecordCorrupt, StreamError
+from dedupe_kafka.fetch_errors import before_corrupt_of_each
+from dedupe_kafka.headers import before_unreadable
 from dedupe_kafka.offsets import Place
 from dedupe_router.errors import OffsetOutOfRange
-from dedupe_router.owned import Owned, end_of, show_inputs
-from dedupe_router.start import Start, place_of
+from dedupe_router.owned import Owned, behind, hold_by, show_inputs, try_again
+from dedupe_router.start import Starts, place_of
 
 _GATHER_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 0.5
@@ -29,12 +32,6 @@ _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOW
 _OUT_OF_RANGE: Final = frozenset(
     {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 (public names)
 )
-
-
-class Starts(Protocol):
-    """Finds where to start with partitions, see start.py."""
-
-    def of(self, partitions: Sequence[TopicPartition]) -> list[Start]: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -80,11 +77,15 @@ class InputReader:
         """Return whether a partition of this router waits, see `hold`."""
         return self._owned[place].waits
 
-    def read(self, most: int) -> None:
-        """Serve the group, and add to `pending` what arrives, up to `most` records.
+    @property
+    def held_by(self) -> HoldingRecord | None:
+        """Return the first of the records that hold a partition; None without one."""
+        return next((at.held_by for at in self._owned.values() if at.held_by is not None), None)
 
-        Raises StreamError.
-        """
+    def read(self, most: int) -> None:
+        """Serve the group; add up to `most` records to `pending`. Raises StreamError."""
+        if not self._paused:
+            try_again(self.consumer, self._owned, self.clock.monotonic())
         room = most - len(self.pending)
         try:
             messages = self._receive(room) if room > 0 else self._served()
@@ -93,7 +94,10 @@ class InputReader:
         if self._failure is not None:
             raise self._failure
         failed = [message for message in messages if message.error() is not None]
+        corrupt: dict[Place, RecordCorrupt] = {}
         if failed:
+            messages, corrupt = before_corrupt_of_each(messages)
+            failed = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
         before = len(self.pending)
         self._take(messages)
@@ -101,6 +105,8 @@ class InputReader:
         for message in failed:
             place = place_of(message)
             self._handle_error(message, place, self._owned.get(place))
+        for place, holding in corrupt.items():
+            self._hold_by(place, holding)
 
     def _receive(self, room: int) -> list[Message]:
         if not self._idle or self.pending:
@@ -121,30 +127,42 @@ class InputReader:
         for place, run in runs_of(messages):
             if (at := self._owned.get(place)) is None:
                 continue  # of a partition that was given away
-            # Nearly always; a step for each record would take longer.
-            if (run[0].offset() or 0) >= at.next_offset and not rebalanced:
-                self.pending += run
-                at.next_offset = (run[-1].offset() or 0) + 1
-                continue
-            for message in run:
-                # What is not kept was read before the partition was given away and back.
-                if (offset := message.offset() or 0) >= at.next_offset:
-                    self.pending.append(message)
-                    at.next_offset = offset + 1
+            if at.is_held:
+                continue  # it came with the record that holds the partition, or after it
+            records, unreadable = before_unreadable(run)
+            self._keep(at, records, rebalanced=rebalanced)
+            if unreadable is not None:
+                self._hold_by(place, unreadable)
+
+    def _keep(self, at: Owned, run: Sequence[Message], *, rebalanced: bool) -> None:
+        if not run:
+            return
+        at.held_by = None
+        # Nearly always; a step for each record would take longer.
+        if (run[0].offset() or 0) >= at.next_offset and not rebalanced:
+            self.pending += run
+            at.next_offset = (run[-1].offset() or 0) + 1
+            return
+        for message in run:
+            # What is not kept was read before the partition was given away and back.
+            if (offset := message.offset() or 0) >= at.next_offset:
+                self.pending.append(message)
+                at.next_offset = offset + 1
 
     def _handle_error(self, message: Message, place: Place, at: Owned | None) -> None:
         error = message.error()
         assert error is not None  # noqa: S101 (the caller chose by it)
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
-            if at is not None:
+            if at is not None and not at.is_held:
+                at.held_by = None
                 # After the last record there may be transaction markers, which have offsets too.
                 at.next_offset = max(at.next_offset, message.offset() or 0)
+        elif at is not None and at.is_held:
+            pass  # of a place that the client library has lost
         elif error.code() in _OUT_OF_RANGE:
             raise OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}; starting again")
         elif error.code() not in _ABSENT and not error.retriable():
             raise kafka_error(error, f"reading {place[0]}/{place[1]}")
-
-    # -- what is committed -----------------------------------------------------------------------
 
     def new_starts(self, epoch: int) -> list[TopicPartition]:
         """Return the starts of the partitions that have no committed offset.
@@ -202,7 +220,9 @@ class InputReader:
             if each.error is not None:
                 raise KafkaException(each.error)
 
-    # -- waiting ---------------------------------------------------------------------------------
+    def _hold_by(self, place: Place, error: HoldingRecord) -> None:
+        if (at := self._owned.get(place)) is not None:
+            hold_by(self.consumer, place, at, error, self.clock.monotonic())
 
     def hold(self, place: Place) -> list[Message]:
         """Let a partition wait: return its records, and read none until `release`."""
@@ -220,7 +240,7 @@ class InputReader:
             return
         at.waits = False
         self.pending = [*held, *self.pending]
-        if not self._paused:
+        if not (self._paused or at.is_held):
             self.consumer.resume([TopicPartition(*place)])
 
     def pause(self, *, paused: bool) -> None:
@@ -228,10 +248,8 @@ class InputReader:
         if paused == self._paused:
             return
         self._paused = paused
-        own = [TopicPartition(*place) for place, at in self._owned.items() if not at.waits]
+        own = [TopicPartition(*place) for place, at in self._owned.items() if at.is_read]
         (self.consumer.pause if paused else self.consumer.resume)(own)
-
-    # -- the group's callbacks ------------------------------------------------------------------
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True
@@ -269,13 +287,7 @@ class InputReader:
 
     def behind(self) -> dict[Place, int]:
         """Return the next offset of each partition that is read, and not at its end."""
-        if self._paused or self.pending:
-            return {}
-        return {
-            place: at.next_offset
-            for place, at in self._owned.items()
-            if not at.waits and (end_of(self.consumer, place) or 0) > at.next_offset
-        }
+        return {} if self._paused or self.pending else behind(self._owned, self.consumer)
 
     def inputs(self) -> list[RouterInput]:
         """Return the partitions of each topic, with their lag."""

@@ -6,7 +6,7 @@ can't know what was routed does not begin.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -46,6 +46,12 @@ class Start:
     committed: int
     topic_id: str
     epoch: int
+
+
+class Starts(Protocol):
+    """Finds where to start with partitions."""
+
+    def of(self, partitions: Sequence[TopicPartition]) -> list[Start]: ...  # noqa: D102
 
 
 class StartFinder:

@@ -7,7 +7,6 @@ one, which Kafka marks by -1. The number as Kafka has it is in a separate column
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from dedupe_kafka.headers import headers_of_all
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _FIELDS = (
@@ -111,9 +112,7 @@ def _timestamps(timestamps_ms: pa.Array) -> pa.Array:
 
 def _headers(records: Sequence[Message]) -> pa.Array:
     """Return an array of (key, value) for each record, null without headers."""
-    rows: list[Any] = [
-        record.headers() for record in records
-    ]  # lists; the client's types are wider
+    rows = headers_of_all(records)
     if not any(rows):
         return pa.nulls(len(rows), _ARROW_HEADERS)
     lengths = [len(row or ()) for row in rows]

@@ -5,8 +5,9 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_growth.mark import MARK_HEADER, Header, Mark, encode_mark, find_marks, mark_of
+from dedupe_growth.mark import MARK_HEADER, Mark, encode_mark, find_marks, mark_of
 from dedupe_ids.origin import HEADER, encode_origin
+from dedupe_kafka.headers import Header
 
 MARK = Mark(epoch=1, partitions=6)
 ALONE: list[Header] = [(MARK_HEADER, b"1:6")]

@@ -58,6 +58,7 @@ class FakeGroup:
         self.subscribed: list[str] = []
         self.assigned: dict[Place, int] = {}
         self.paused: set[Place] = set()
+        self.sought: dict[Place, int] = {}
         self.ends: dict[Place, int] = {}
         self.closed = False
 
@@ -82,6 +83,9 @@ class FakeGroup:
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         for place in places(partitions):
             del self.assigned[place]
+
+    def seek(self, where: TopicPartition) -> None:
+        self.sought[where.topic, where.partition] = where.offset
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         self.paused |= set(places(partitions))

@@ -1,11 +1,12 @@
 """What a router reads, and what becomes of it when the group decides anew."""
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_router.reader import InputReader
 from tests.unit.router.group import FakeGroup, FakeStarts, end, reader_of, record
+from tests.unit.worker.still_clock import StillClock
 
 A, B = ("raw", 0), ("raw", 1)
 
@@ -210,3 +211,37 @@ def test_the_lag_of_a_topic_is_known_once_each_partition_is(
     reader.read(10)
     reader.mark_committed(1, reader.offsets_after(reader.pending, 0))
     assert reader.inputs()[0].lag_messages == 14
+
+
+def corrupt(offset: int) -> Message:
+    error = KafkaError(KafkaError._BAD_MSG, "failed CRC32C check")  # noqa: SLF001 (a public name)
+    return Message(topic="raw", partition=0, offset=offset, error=error)
+
+
+def test_a_corrupt_batch_holds_its_partition_after_what_stands_before_it(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.arrives = [record(offset=0), corrupt(1), record(partition=1, offset=0)]
+    group.arrives += [record(offset=99), end("raw", 0, 2**60), record(partition=1, offset=1)]
+    reader.read(10)
+    assert offsets(reader.pending) == [(0, 0), (1, 0), (1, 1)]
+    assert commits(reader) == {A: 1, B: 2}
+    assert "at offset 1 of raw/0" in str(reader.held_by)
+    assert group.paused == {A}
+    group.arrives = [record(offset=100), end("raw", 0, 101)]
+    reader.read(10)
+    assert commits(reader) == {A: 1, B: 2}
+
+
+def test_a_held_partition_is_read_again_from_the_record_that_holds_it(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.arrives = [record(offset=0), corrupt(1)]
+    reader.read(10)
+    assert isinstance(reader.clock, StillClock)
+    reader.clock.sleep(60)
+    group.arrives = [record(offset=1), record(offset=2)]
+    reader.read(10)
+    assert group.sought == {A: 1}
+    assert offsets(reader.pending) == [(0, 0), (0, 1), (0, 2)]
+    assert (reader.held_by, group.paused) == (None, set())

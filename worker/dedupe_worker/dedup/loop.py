@@ -24,7 +24,7 @@ from dedupe_kafka.errors import RecordRefused
 from dedupe_worker.dedup.border import NoBorder, Part
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.loop_output import Output
-from dedupe_worker.dedup.records import choose
+from dedupe_worker.dedup.records import choose, readable_part
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.side_topics.writers import SideTopicWriter
@@ -105,10 +105,7 @@ class Loop:
         self._committed = reader.next_offset
 
     def step(self) -> None:
-        """Read and process one batch; commit when the transaction is due.
-
-        Raises StreamError.
-        """
+        """Process one batch; commit when that is due. Raises StreamError."""
         config = self._config
         # The time of a commit counts towards the interval: a record that arrives meanwhile does not wait twice.
         due = max(
@@ -118,6 +115,7 @@ class Loop:
         with self._stage("consume"):
             batch = self._reader.read(config.max_batch_records, max(0.0, due - self._monotonic()))
         self._last_read = self._monotonic()
+        batch, unreadable = readable_part(batch)
         try:
             if batch.records:
                 self._last_arrival = self._last_read
@@ -129,6 +127,8 @@ class Loop:
                 self.commit()
         except RecordRefused as error:
             raise self._with_location(error) from error
+        if unreadable is not None:
+            raise unreadable
         self._update_status(batch)
 
     @property

@@ -15,6 +15,9 @@ from confluent_kafka import Message
 from dedupe_ids.batch import Mask
 from dedupe_ids.extract import Extractor, PackedIds
 from dedupe_ids.runs import offsets_of
+from dedupe_kafka.errors import RecordUnreadable
+from dedupe_kafka.headers import before_unreadable
+from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.values import Offsets, Times, timestamps
 
 
@@ -51,3 +54,17 @@ def choose(records: Sequence[Message], mask: Mask) -> Sequence[Message]:
     if isinstance(records, ArrayRecords):
         return records.choose(mask)
     return list(compress(records, mask.tolist()))
+
+
+def readable_part(batch: Batch) -> tuple[Batch, RecordUnreadable | None]:
+    """Return the batch before its first unreadable record, and that record's error.
+
+    Nothing counts as behind then, so what stands before that record is committed at once. Records of the extension stay
+    bytes, whatever their headers are called.
+    """
+    if isinstance(batch.records, ArrayRecords):
+        return batch, None
+    records, unreadable = before_unreadable(batch.records)
+    if unreadable is None:
+        return batch, None
+    return Batch(records, batch.records[len(records)].offset() or 0, 0), unreadable

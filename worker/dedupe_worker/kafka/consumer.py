@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, RecordCorrupt, StreamError
+from dedupe_kafka.fetch_errors import before_corrupt
 from dedupe_worker.kafka.committed import Committed, read_committed
 from dedupe_worker.kafka.fetch_progress import LOOK_SECONDS, FetchFailures, FetchProgress
 
@@ -50,7 +51,7 @@ class PartitionReader:
     """Read committed records of one partition from an offset on.
 
     `make_impatient` makes a consumer of the group for `committed_now`, which without it waits as `committed` does.
-    Raises OffsetOutOfRange, or the named error of `kafka_error`.
+    Raises OffsetOutOfRange, RecordCorrupt, or the named error of `kafka_error`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class PartitionReader:
         self._starved_seconds = 0.0
         self._seen_fetched = fetched.next_offset
         self._seeks = 0
+        self._corrupt: RecordCorrupt | None = None
         self._failures = FetchFailures(lambda: self.end_offset() is not None, clock.monotonic)
         self.check_topic: Callable[[], None] = lambda: None
         """Called with the first records after a fetch may have failed; may raise StreamError."""
@@ -91,6 +93,7 @@ class PartitionReader:
         self._seeks += 1
         self._idle = False
         self._starved_seconds = 0.0
+        self._corrupt = None
 
     def committed(self) -> Committed | None:
         """Return the offset that the group has committed; None if there is none."""
@@ -118,13 +121,20 @@ class PartitionReader:
         """Return up to `max_records` records, as many as arrive within `wait_seconds`.
 
         While the partition is idle this waits longer for the first record, and still returns as soon as it arrives.
+        RecordCorrupt is raised by the read after the one that returned what stands before the corrupt batch. Up to then
+        nothing counts as behind, so those records are committed first.
         """
+        if self._corrupt is not None:
+            raise self._corrupt
         was_idle, fetched = self._idle, self._fetched.next_offset
         try:
             messages = self._receive(max_records, wait_seconds)
         except KafkaException as error:
             raise kafka_error(error, f"reading {self.topic}/{self.partition}") from error
         records = [m for m in messages if m.error() is None]
+        if len(records) < len(messages):
+            messages, self._corrupt = before_corrupt(messages)
+            records = [m for m in messages if m.error() is None]
         if records:
             if self._failures.before_these():
                 self.check_topic()
@@ -142,7 +152,7 @@ class PartitionReader:
             at_end = self._handle_errors([m for m in messages if m.error() is not None])
         self._idle = not records
         # After the last stable offset there may be other producers' open transactions.
-        at_end = at_end or self._idle
+        at_end = at_end or self._idle or self._corrupt is not None
         behind = 0 if at_end else max(0, (self.end_offset() or 0) - self._next_offset)
         return Batch(records, self._next_offset, behind)
 

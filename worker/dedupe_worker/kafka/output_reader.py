@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.fetch_errors import fetch_error
 from dedupe_worker.kafka.consumer import OffsetOutOfRange
 
 _MOST_RECORDS: Final = 10_000
@@ -104,7 +105,7 @@ class OutputReader:
         """Return whether a message is a record before its partition's end; move there."""
         partition, offset = message.partition() or 0, message.offset() or 0
         if (error := message.error()) is not None:
-            self._handle(error, partition, offset)
+            self._handle(message, error)
             return False
         if offset >= self._ends.get(partition, offset + 1):
             self.positions[partition] = max(self.positions[partition], self._ends[partition])
@@ -112,7 +113,8 @@ class OutputReader:
         self.positions[partition] = offset + 1
         return True
 
-    def _handle(self, error: KafkaError, partition: int, offset: int) -> None:
+    def _handle(self, message: Message, error: KafkaError) -> None:
+        partition, offset = message.partition() or 0, message.offset() or 0
         match error.code():
             case KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
                 # After the last record there may be transaction markers, which have offsets too.
@@ -122,7 +124,7 @@ class OutputReader:
                     f"offset {self.positions[partition]} of {self._topic}/{partition} does not exist: {error.str()}"
                 )
             case _ if not error.retriable():
-                raise kafka_error(error, f"reading {self._topic}/{partition}")
+                raise fetch_error(message, error)
 
     def _behind(self) -> list[int]:
         return [each for each, end in self._ends.items() if self.positions[each] < end]

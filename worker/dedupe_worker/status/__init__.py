@@ -23,7 +23,7 @@ from dedupe_crds.status.worker import (
     WindowStatus,
     WorkerStatus,
 )
-from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_kafka.errors import HoldingRecord, StreamError
 from dedupe_worker.status.degradations import Degradations, Degraded
 from dedupe_worker.store.api import IdStore
 
@@ -188,7 +188,7 @@ class WorkerState:
         """
         self.phase = phase
         keeps_failure = phase in {Phase.STARTING, Phase.RESTORING, Phase.STOPPING}
-        if not keeps_failure and not isinstance(self._problem, RecordRefused):
+        if not keeps_failure and not isinstance(self._problem, HoldingRecord):
             self._problem = None
         self.heartbeat()
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client import kafka_error, made, reading_config
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import RequestRefused
@@ -102,7 +102,7 @@ def parse_span(text: str) -> tuple[tuple[str | None, int], Span]:
 
 def _since(connection: KafkaConnection, offsets: TopicOffsets, ms: int) -> TopicOffsets:
     """Return the offsets from the first record with this timestamp or a later one."""
-    config = client_config(connection.bootstrap_servers, connection.properties)
+    config = reading_config(connection.bootstrap_servers, connection.properties)
     consumer = made(Consumer, {**config, "group.id": "dedupestream-audit", "log_level": 0})
     try:
         wanted = [TopicPartition(offsets.topic, number, ms) for number in offsets.lows]

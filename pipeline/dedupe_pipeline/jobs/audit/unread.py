@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_crds.deadline import Deadline
-from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client import kafka_error, made, reading_config
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.fetch_errors import fetch_error
 from dedupe_pipeline.connection import KafkaConnection
 
 _READ_SECONDS = 30.0
@@ -40,7 +41,7 @@ def unread(
     behind = {n: end - committed.get(n, 0) for n, end in ends.items() if committed.get(n, 0) < end}
     if not behind:
         return {}
-    config = client_config(connection.bootstrap_servers, connection.properties)
+    config = reading_config(connection.bootstrap_servers, connection.properties)
     consumer = made(Consumer, {**config, **_READ, "group.id": group})
     try:
         consumer.assign([TopicPartition(topic, n, committed.get(n, 0)) for n in behind])
@@ -65,10 +66,7 @@ def _with_records(consumer: Consumer, topic: str, ends: Offsets) -> set[int]:
                 )
             continue
         number = message.partition()
-        if (
-            number in waiting
-            and (is_record := _is_record(message, topic, ends[number])) is not None
-        ):
+        if number in waiting and (is_record := _is_record(message, ends[number])) is not None:
             waiting.discard(number)
             consumer.pause([TopicPartition(topic, number)])
             if is_record:
@@ -76,7 +74,7 @@ def _with_records(consumer: Consumer, topic: str, ends: Offsets) -> set[int]:
     return found
 
 
-def _is_record(message: Message, topic: str, end: int) -> bool | None:
+def _is_record(message: Message, end: int) -> bool | None:
     """Return whether it is a record before `end`; None if that is open."""
     offset = message.offset() or 0
     error = message.error()
@@ -86,4 +84,4 @@ def _is_record(message: Message, topic: str, end: int) -> bool | None:
         return False if offset >= end else None
     if error.retriable():
         return None
-    raise kafka_error(error, f"reading {topic}/{message.partition()}")
+    raise fetch_error(message, error)

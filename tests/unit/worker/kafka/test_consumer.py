@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, RecordCorrupt
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from tests.unit.worker.still_clock import StillClock
 
@@ -36,7 +36,7 @@ class AbortedStretch:
         self._tell: Callable[[str], None] = config["stats_cb"]
         self.next_offset: int | None = None
         self.step = 0
-        self.records: list[Record] = []
+        self.records: list[Record | Message] = []
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.assigned = partitions
@@ -44,12 +44,12 @@ class AbortedStretch:
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
         return 0, END
 
-    def consume(self, number: int, _seconds: float) -> list[Record]:
+    def consume(self, number: int, _seconds: float) -> list[Record | Message]:
         self._statistics()
         found, self.records = self.records[:number], self.records[number:]
         return found
 
-    def poll(self, _seconds: float) -> Record | None:
+    def poll(self, _seconds: float) -> Record | Message | None:
         return next(iter(self.consume(1, 0)), None)
 
     def _statistics(self) -> None:
@@ -131,3 +131,22 @@ def test_a_record_after_the_stretch_is_delivered() -> None:
     batch = reader.read(10, 0.2)
     assert [record.offset() for record in batch.records] == [950]
     assert batch.next_offset == 951
+
+
+def test_a_corrupt_batch_is_named_after_what_stands_before_it() -> None:
+    """Nothing after it is a record: the client loses its place in the topic."""
+    consumer, reader = reading()
+    bad = KafkaError(KafkaError._BAD_MSG, "failed CRC32C check")  # noqa: SLF001 (a public name)
+    lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)  # noqa: SLF001 (a public name)
+    consumer.records = [
+        *(Record(5), Record(6)),
+        Message(topic="raw", partition=0, offset=7, error=bad),
+        Record(99),
+        Message(topic="raw", partition=0, offset=2**60, error=lost),
+    ]
+    batch = reader.read(10, 0.2)
+    assert [record.offset() for record in batch.records] == [5, 6]
+    assert (batch.next_offset, batch.behind) == (7, 0)
+    for _ in range(2):
+        with pytest.raises(RecordCorrupt, match="at offset 7 of raw/0"):
+            reader.read(10, 0.2)

@@ -1,0 +1,67 @@
+"""Name the errors that a consumer returns in place of records."""
+
+from typing import Final
+
+from confluent_kafka import KafkaError, Message
+
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import RecordCorrupt, StreamError
+from dedupe_kafka.offsets import Place
+
+# Of a checksum that does not match, and of what the client or the broker cannot parse.
+_CORRUPT: Final = frozenset(
+    {
+        KafkaError._BAD_MSG,  # noqa: SLF001 (confluent-kafka's public names of local errors begin with _)
+        KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+        KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001
+        KafkaError.INVALID_MSG,
+    }
+)
+
+
+def before_corrupt(messages: list[Message]) -> tuple[list[Message], RecordCorrupt | None]:
+    """Return the messages before the first error of a corrupt batch, and that error.
+
+    All messages and None if there is no such error. Messages after one are never used: the client library loses its
+    place in a corrupt batch, and takes other bytes of it for records.
+    """
+    for row, message in enumerate(messages):
+        error = message.error()
+        if error is not None and isinstance(named := fetch_error(message, error), RecordCorrupt):
+            return messages[:row], named
+    return messages, None
+
+
+def fetch_error(message: Message, error: KafkaError) -> StreamError:
+    """Return the named error of a message in place of records.
+
+    RecordCorrupt names the first offset of the batch, which may be before the first one that was asked for.
+    """
+    where = f"{message.topic()}/{message.partition()}"
+    if error.code() not in _CORRUPT:
+        return kafka_error(error, f"reading {where}")
+    named = RecordCorrupt(
+        f"the batch of records at offset {message.offset()} of {where} is damaged on the broker's disk or on the way: "
+        f"{error.str()}. No record is skipped, so this partition waits; repair the replica from another one, or, if "
+        "none is whole, move on behind the batch (docs/operations.md)"
+    )
+    named.kafka_code = error.code()
+    return named
+
+
+def before_corrupt_of_each(
+    messages: list[Message],
+) -> tuple[list[Message], dict[Place, RecordCorrupt]]:
+    """Return what stands before each partition's first corrupt batch, and its error."""
+    kept: list[Message] = []
+    corrupt: dict[Place, RecordCorrupt] = {}
+    for message in messages:
+        place = message.topic() or "", message.partition() or 0
+        if place in corrupt:
+            continue
+        _, error = before_corrupt([message])
+        if error is None:
+            kept.append(message)
+        else:
+            corrupt[place] = error
+    return kept, corrupt

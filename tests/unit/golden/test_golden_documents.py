@@ -62,7 +62,12 @@ def unhashed(before: Any) -> Any:  # noqa: ANN401 (JSON)
     return {name: each for name, each in before["metadata"].items() if name != "annotations"}
 
 
-CHECKSUMS: Final = ("bootstrap.servers", "check.crcs", True)
+NEWER: Final = {
+    "linger.ms": ("retry.backoff.ms", 10),
+    "bootstrap.servers": ("check.crcs", True),
+    "queued.min.messages": ("receive.message.max.bytes", 2_000_000_000),
+}
+"""Settings of clients that are newer than the file, by the one that they follow: of producers the first one."""
 
 
 def as_it_is_now(before: Any) -> Any:  # noqa: ANN401 (JSON)
@@ -71,14 +76,13 @@ def as_it_is_now(before: Any) -> Any:  # noqa: ANN401 (JSON)
         return [as_it_is_now(each) for each in before]
     if not isinstance(before, dict):
         return before
-    # A producer tries again sooner since then, and a consumer compares checksums.
+    # A producer tries again sooner, and a consumer compares checksums and takes larger answers.
     if "batch.size" in before or "isolation.level" in before:
-        is_producer = "batch.size" in before
-        after = ("linger.ms", "retry.backoff.ms", 10) if is_producer else CHECKSUMS
+        own = {"linger.ms"} if "batch.size" in before else NEWER.keys() - {"linger.ms"}
         return {
             name: value
             for each, known in before.items()
-            for name, value in ((each, known), *([after[1:]] if each == after[0] else ()))
+            for name, value in ((each, known), *([NEWER[each]] if each in own else ()))
         }
     if before.get("kind") == "StatefulSet":
         image = before["spec"]["template"]["spec"]["containers"][0]["image"]

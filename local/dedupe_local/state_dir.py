@@ -131,14 +131,12 @@ class StateDir:
     def _wait_for_earlier_run(self) -> None:
         if not (path := self._locked_by_child()):
             return
-        self._say(
-            f"An earlier run was killed, and a process of it is about to end: waits for {path}"
-        )
+        self._say(f"{path} is in use, as by a process of a run that was killed: waits for its end")
         deadline = Deadline(self._patience_seconds)
         while path := self._locked_by_child():
             if not deadline.pause(_POLL_SECONDS):
                 raise StateInUse(
-                    f"{path} is still locked after {self._patience_seconds:.0f} s, by a process that this run did not "
+                    f"{path} is in use after {self._patience_seconds:.0f} s, by a process that this run did not "
                     f"start: find it with `fuser {path}` and stop it, or use another directory with --state-dir."
                 )
 

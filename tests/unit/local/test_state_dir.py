@@ -77,7 +77,7 @@ def test_a_run_waits_for_the_processes_of_a_killed_one(tmp_path: Path, locked: s
         pass
 
     assert len(said) == 1
-    assert f"waits for {path}" in said[0]
+    assert f"{path} is in use" in said[0]
 
 
 def hold(descriptor: int, locked: str) -> Callable[[], None]:
@@ -103,7 +103,7 @@ def test_a_run_does_not_wait_for_ever_and_names_what_is_used(tmp_path: Path) -> 
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with (
-            pytest.raises(StateInUse, match=rf"{path} is still locked after 0 s.*stop"),
+            pytest.raises(StateInUse, match=rf"{path} is in use after 0 s.*stop"),
             StateDir(tmp_path, patience_seconds=0),
         ):
             pytest.fail("two runs have one directory")

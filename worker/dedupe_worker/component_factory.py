@@ -261,7 +261,12 @@ class ComponentFactory:
         """Return what to do each time the topics were checked, see follow_up.py."""
         spec = self.config.stream.spec
         return follow_up(
-            *(topics, input_topic, output_topic, reader, output, self.keys),
+            topics,
+            input_topic,
+            output_topic,
+            reader,
+            output,
+            self.keys,
             partition=self.config.partition,
             servers=spec.kafka.bootstrap_servers,
             has_routers=spec.repartition is not None,

@@ -11,7 +11,7 @@ from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
-from dedupe_worker.config import load_config
+from dedupe_worker.config import WorkerConfig, load_config
 from dedupe_worker.supervisor import Supervisor
 from tests.simulation.kafka.calls import Call, Moment
 from tests.simulation.kafka.cluster import SimKafka, record
@@ -20,19 +20,25 @@ from tests.simulation.kafka.simple_clock import SimpleClock
 from tests.support.traffic.streams import stream_manifest
 
 
+def stream_of(tmp_path: Path, clock: SimpleClock, records: int) -> tuple[SimKafka, WorkerConfig]:
+    """Return a Kafka with an input of so many records, and the configuration of a worker."""
+    cluster = SimKafka(clock)
+    for topic in ("raw", "clean"):
+        cluster.create_topic(topic)
+    cluster.write("raw", 0, [record(b"%d" % n, b"v") for n in range(records)])
+    stream = stream_manifest(tmp_path, "simulated:9092", "raw", "clean")
+    config = load_config(
+        manifest=stream.manifest, partition=0, state_dir=tmp_path / "state", kafka_properties=None
+    )
+    return cluster, config
+
+
 @pytest.mark.parametrize("commit", [1, 2], ids=["of the start", "of records, and no abort"])
 def test_a_transaction_that_was_left_open_is_ended_and_not_waited_for(
     tmp_path: Path, commit: int
 ) -> None:
     clock = SimpleClock()
-    cluster = SimKafka(clock)
-    for topic in ("raw", "clean"):
-        cluster.create_topic(topic)
-    cluster.write("raw", 0, [record(b"%d" % n, b"v") for n in range(50)])
-    stream = stream_manifest(tmp_path, "simulated:9092", "raw", "clean")
-    config = load_config(
-        manifest=stream.manifest, partition=0, state_dir=tmp_path / "state", kafka_properties=None
-    )
+    cluster, config = stream_of(tmp_path, clock, 50)
     calls: Counter[str] = Counter()
 
     def hook(at: Call) -> None:
@@ -65,17 +71,10 @@ def test_one_that_stays_open_in_the_input_is_told_with_its_place_until_it_ends(
     tmp_path: Path,
 ) -> None:
     clock = SimpleClock()
-    cluster = SimKafka(clock)
-    for topic in ("raw", "clean"):
-        cluster.create_topic(topic)
-    cluster.write("raw", 0, [record(b"%d" % n, b"v") for n in range(3)])
+    cluster, config = stream_of(tmp_path, clock, 3)
     other = cluster.begin_foreign("another", 900.0)
     other.write("raw", 0, [record(b"in it", b"v")])
     cluster.write("raw", 0, [record(b"behind", b"v")])
-    stream = stream_manifest(tmp_path, "simulated:9092", "raw", "clean")
-    config = load_config(
-        manifest=stream.manifest, partition=0, state_dir=tmp_path / "state", kafka_properties=None
-    )
     factory = ComponentFactory(config, clock, cluster.clients("worker", lambda _: None))
     stop, began = Event(), clock.monotonic()
     told: dict[int, list[str]] = {}

@@ -283,7 +283,25 @@ SNAPSHOTS = [
     bad_bucket("bandwidth", "1Ki", "'1Ki' must be from 64Ki to 100Gi"),
     bad_bucket("bandwidth", "1Ti", "'1Ti' must be from 64Ki to 100Gi"),
 ]  # fmt: skip
+NOT_SINGULAR = [
+    BadManifest(
+        {"spec.id": {"from": "JsonPath", "path": path}},
+        [("spec.id.path", "must be a JSONPath of names and indices that begins with $")],
+    )
+    for path in (
+        "$",
+        "$..id",
+        "$.a[*]",
+        "$.a b",
+        "$.a.*",
+        "$['a','b']",
+        "$[0:2]",
+        "$[-0]",
+        "$.a ",
+    )
+]
 RELATIONS = [
+    *NOT_SINGULAR,
     BadManifest(
         {"spec.output.topic": "orders"},
         [("spec.output.topic", "'orders' must differ from the topics of spec.input")],
@@ -300,23 +318,6 @@ RELATIONS = [
     BadManifest(
         {"spec.id": {"from": "JsonPath", "path": "order.id"}},
         [("spec.id.path", "'order.id' must be a JSONPath of names and indices that begins with $")],
-    ),
-    *(
-        BadManifest(
-            {"spec.id": {"from": "JsonPath", "path": path}},
-            [("spec.id.path", "must be a JSONPath of names and indices that begins with $")],
-        )
-        for path in (
-            "$",
-            "$..id",
-            "$.a[*]",
-            "$.a b",
-            "$.a.*",
-            "$['a','b']",
-            "$[0:2]",
-            "$[-0]",
-            "$.a ",
-        )
     ),
     BadManifest(
         {"spec.duplicates.policy": "Topic"}, [("spec.duplicates.topic", "must name a topic if")]

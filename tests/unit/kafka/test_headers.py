@@ -11,8 +11,19 @@ from dedupe_kafka.headers import before_unreadable, headers_of, headers_of_all
 
 ROOT = Path(__file__).parents[3]
 PRODUCT = (
-    *("crds", "filters", "growth", "httpd", "ids", "kafka", "kubectl", "local", "native"),
-    *("operator", "pipeline", "router", "worker"),
+    "crds",
+    "filters",
+    "growth",
+    "httpd",
+    "ids",
+    "kafka",
+    "kubectl",
+    "local",
+    "native",
+    "operator",
+    "pipeline",
+    "router",
+    "worker",
 )
 MODULES = sorted(
     path.relative_to(ROOT).as_posix()

@@ -36,7 +36,9 @@ def follow_up(  # noqa: PLR0917 (of one session, each once)
     held = HeldInput(reader, partition, servers, worker_state, clock)
     if has_routers:
         trim = InputTrim(
-            *(topics, input_topic.name, partition),
+            topics,
+            input_topic.name,
+            partition,
             clock=clock,
             degradations=worker_state.degradations,
         )

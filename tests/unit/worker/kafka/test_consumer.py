@@ -139,7 +139,8 @@ def test_a_corrupt_batch_is_named_after_what_stands_before_it() -> None:
     bad = KafkaError(KafkaError._BAD_MSG, "failed CRC32C check")  # noqa: SLF001 (a public name)
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)  # noqa: SLF001 (a public name)
     consumer.records = [
-        *(Record(5), Record(6)),
+        Record(5),
+        Record(6),
         Message(topic="raw", partition=0, offset=7, error=bad),
         Record(99),
         Message(topic="raw", partition=0, offset=2**60, error=lost),

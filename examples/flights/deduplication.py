@@ -15,7 +15,7 @@ from examples.flights.producer import (
     Send,
     repeats_in_another_partition,
 )
-from examples.flights.recovery import kill_and_follow
+from examples.flights.recovery import Kill, follow, kill
 from examples.flights.screen import Screen, Step
 from examples.flights.timeline import Sampler
 
@@ -60,7 +60,9 @@ class Deduplicator:
                 producer.send(flights, sends[:half], report)
                 sent_seconds = sending.seconds
                 victim = self._busiest_after(half // 2, processed)
-                recovering = self._helper.submit(self._kill, victim, sampler.began)
+                # The rest is sent after the kill: it is what the successor produces.
+                killed = self._kill(victim)
+                recovering = self._helper.submit(self._follow, killed, sampler.began)
                 resumed = sending.seconds
                 producer.send(flights, sends[half:], report)
                 sent_seconds += sending.seconds - resumed
@@ -89,9 +91,13 @@ class Deduplicator:
             self._fleet.wait(_TICK_SECONDS)
         return max(self._fleet.views(), key=lambda view: view.consumed).partition
 
-    def _kill(self, partition: int, began: float) -> Recovery:
-        with self._screen.step(f"Kill worker {partition} with SIGKILL") as step:
-            recovery = kill_and_follow(self._fleet, self._state, partition, began)
+    def _kill(self, partition: int) -> Kill:
+        with self._screen.step(f"Kill worker {partition} with SIGKILL"):
+            return kill(self._fleet, self._state, partition)
+
+    def _follow(self, killed: Kill, began: float) -> Recovery:
+        with self._screen.step(f"Recover partition {killed.worker.partition}") as step:
+            recovery = follow(self._fleet, self._state, killed, began)
             step.show(f"back after {recovery.output_seconds:.1f} s")
             return recovery
 

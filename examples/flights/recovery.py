@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from contextlib import closing
+from dataclasses import dataclass
 
 import httpx
 from confluent_kafka import Consumer, TopicPartition
@@ -23,13 +24,22 @@ class NotRecovered(Exception):
     """The partition of a killed worker did not recover in time."""
 
 
-def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float) -> Recovery:
-    """Kill a partition's worker, and return after its successor has produced a record.
+@dataclass(frozen=True)
+class Kill:
+    """A worker that was killed, and a reader at the end of what it had produced."""
 
-    `began` is the zero of the timeline's clock, by `time.monotonic`.
+    worker: WorkerView
+    at: float
+    reader: Consumer
+
+
+def kill(fleet: Fleet, state: StateDir, partition: int) -> Kill:
+    """Kill a partition's worker, and return once it has ended.
+
+    What is sent after that is left to its successor.
 
     Raises:
-        NotRecovered: there was no worker to kill, or no successor in time.
+        NotRecovered: there was no worker to kill.
     """
     killed = fleet.views()[partition]
     if killed.pid is None:
@@ -38,37 +48,36 @@ def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float)
             f"run the demo with --keep and read worker.log in {state.partition(partition)}."
         )
     # Connect before the kill, because the successor may produce its first record very soon.
-    with closing(_reader(fleet)) as reader, httpx.Client(timeout=1.0, trust_env=False) as http:
-        os.kill(killed.pid, signal.SIGKILL)
-        killed_at = time.monotonic()
-        return _follow(fleet, state, reader, http, killed, began=began, killed_at=killed_at)
-
-
-def _follow(
-    fleet: Fleet,
-    state: StateDir,
-    reader: Consumer,
-    http: httpx.Client,
-    killed: WorkerView,
-    *,
-    began: float,
-    killed_at: float,
-) -> Recovery:
-    partition = killed.partition
+    reader = _reader(fleet)
+    os.kill(killed.pid, signal.SIGKILL)
+    at = time.monotonic()
     while fleet.pid(partition) == killed.pid:
         fleet.wait(_POLL_SECONDS)
     _go_to_end(reader, TopicPartition(fleet.stream.spec.output.topic, partition))
+    return Kill(killed, at, reader)
+
+
+def follow(fleet: Fleet, state: StateDir, done: Kill, began: float) -> Recovery:
+    """Return after the successor of a killed worker has produced a record.
+
+    `began` is the zero of the timeline's clock, by `time.monotonic`.
+
+    Raises:
+        NotRecovered: there was no successor in time.
+    """
+    killed, partition = done.worker, done.worker.partition
     status = ready_seconds = output_seconds = None
-    while status is None or ready_seconds is None or output_seconds is None:
-        _check(fleet, state, partition, killed_at)
-        if output_seconds is None and _has_record(reader):
-            output_seconds = time.monotonic() - killed_at
-        if status is None and (status := _ready_status(http, state, partition)):
-            ready_seconds = time.monotonic() - killed_at
+    with closing(done.reader) as reader, httpx.Client(timeout=1.0, trust_env=False) as http:
+        while status is None or ready_seconds is None or output_seconds is None:
+            _check(fleet, state, partition, done.at)
+            if output_seconds is None and _has_record(reader):
+                output_seconds = time.monotonic() - done.at
+            if status is None and (status := _ready_status(http, state, partition)):
+                ready_seconds = time.monotonic() - done.at
     return Recovery(
         partition=partition,
         killed_pid=killed.pid or 0,
-        killed_at_seconds=killed_at - began,
+        killed_at_seconds=done.at - began,
         read_before=killed.consumed,
         catch_up_records=status.reconcile.records if status.reconcile else 0,
         ready_seconds=ready_seconds,

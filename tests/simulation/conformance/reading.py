@@ -175,27 +175,31 @@ def watermarks_are_of_the_topic_that_was_read(
     settings: dict[str, Any] = {"statistics.interval.ms": 100, "stats_cb": statistics.append}
     reader = world.reader(topic, **settings)
 
-    def shown() -> Answer:
-        found = _shown(statistics, topic)
-        names = ("lo_offset", "hi_offset", "ls_offset", "next_offset", "eof_offset", "fetch_state")
-        return tuple(found.get(name) for name in names)
+    def wait_until_shown(**expected: object) -> Answer:
+        def shown() -> dict[str, object]:
+            found = _shown(statistics, topic)
+            return {name: found.get(name) for name in expected}
 
-    def wait_until_shown(expected: tuple[object, ...]) -> Answer:
         def is_shown() -> bool:
             message = reader.poll(0.05)
             if message is not None:
                 answers.append(seen(message))
-            return bool(shown() == expected)
+            return shown() == expected
 
         with suppress(AssertionError):  # the answers tell what is shown instead
             world.wait_for(is_shown)
         return reader.get_watermark_offsets(where, cached=True), shown()
 
+    known = {"lo_offset": 0, "hi_offset": 3, "ls_offset": 3}
+    unknown = dict.fromkeys(known, -1)
+    at_end = {"next_offset": 3, "eof_offset": 3, "fetch_state": "active"}
+    # Threads of the library decide whether the position is 0 or unknown after that.
+    stopped = {"fetch_state": "none"}
     answers: list[Answer] = [read(reader)]
-    answers.append(wait_until_shown((0, 3, 3, 3, 3, "active")))
+    answers.append(wait_until_shown(**known, **at_end))
     world.delete(topic)
     answers += [
-        wait_until_shown((-1, -1, -1, 3, 3, "active")),
+        wait_until_shown(**unknown, **at_end),
         outcome(lambda: reader.get_watermark_offsets(where, timeout=10)),
         outcome(world.offset, topic, EARLIEST),
     ]
@@ -205,7 +209,7 @@ def watermarks_are_of_the_topic_that_was_read(
         world.offset(topic, EARLIEST),
         world.offset(topic),
         read(reader),
-        wait_until_shown((-1, -1, -1, 0, _NONE, "none")),
+        wait_until_shown(**unknown, **stopped),
         reader.get_watermark_offsets(where, timeout=10),
     ]
     send(world.producer(), topic, b"new")
@@ -216,15 +220,15 @@ def watermarks_are_of_the_topic_that_was_read(
     gone = (-1, -1)
     return answers, [
         [(0, b"0"), (1, b"1"), (2, b"2"), (3, _END)],
-        ((0, 3), (0, 3, 3, 3, 3, "active")),
-        (gone, (-1, -1, -1, 3, 3, "active")),
+        ((0, 3), {**known, **at_end}),
+        (gone, {**unknown, **at_end}),
         "_UNKNOWN_PARTITION",
         "UNKNOWN_TOPIC_OR_PART",
         gone,
         0,
         0,
         [(3, "_AUTO_OFFSET_RESET")],
-        (gone, (-1, -1, -1, 0, _NONE, "none")),
+        (gone, {**unknown, **stopped}),
         (0, 0),
         gone,
         (0, 1),

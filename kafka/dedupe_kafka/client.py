@@ -23,6 +23,7 @@ from dedupe_kafka.errors import (
     StreamError,
     TopicMissing,
     TopicRefused,
+    TransactionTimeoutRefused,
 )
 
 Properties = Mapping[str, str]
@@ -99,6 +100,16 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
         ),
         TopicRefused,
         "create the topic yourself, as the cluster's policies require",
+    ),
+    (
+        frozenset({KafkaError.TOPIC_EXCEPTION}),
+        TopicRefused,
+        "choose another name: Kafka has no two topics whose names differ only in '.' and '_'",
+    ),
+    (
+        frozenset({KafkaError.INVALID_TRANSACTION_TIMEOUT}),
+        TransactionTimeoutRefused,
+        "raise transaction.max.timeout.ms of the brokers to its default of 15 minutes",
     ),
     (
         frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}),

@@ -28,7 +28,7 @@ from dedupe_kafka.offsets import PartitionState, Place, TopicOffsets
 from dedupe_kafka.repartition_topic import ensure_repartitioned
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
-from dedupe_kafka.topic import Topic
+from dedupe_kafka.topic import Topic, check_input
 
 _INPUT_PARTITIONS = 4
 _POLL_SECONDS = 0.1
@@ -86,8 +86,8 @@ class Cluster:
             return ensure_repartitioned(self, stream.spec, repartition, inputs)
         (source,) = inputs
         known = known or max(seen, self._partitions_read(stream.consumer_group, source))
-        unused = check_unused(self, stream.spec.output.topic)
-        return ensure_topics(self, stream.spec, source, known).with_problems(unused)
+        problems = [*check_unused(self, stream.spec.output.topic), *check_input(source)]
+        return ensure_topics(self, stream.spec, source, known).with_problems(problems)
 
     def inputs(self, spec: Spec) -> list[Topic]:
         """Return the input topics; none if no topic matches a pattern.

@@ -7,7 +7,7 @@ from dedupe_crds.spec.topic_names import EPOCHS_SUFFIX
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_kafka.stream_topics import Topics
-from dedupe_kafka.topic import Topic, TopicProblem
+from dedupe_kafka.topic import Topic, TopicProblem, less_safe
 
 _CLEANUP: Final = "cleanup.policy"
 _REPLICAS: Final = "min.insync.replicas"
@@ -32,7 +32,7 @@ def ensure_epochs(cluster: Topics, output: str, source: Topic) -> list[TopicProb
         found = cluster.wait_for(name)
         if created:
             return []
-    return list(_problems(found))
+    return [*_problems(found), *less_safe("EpochLog", source, found)]
 
 
 class FilledTopics(Protocol):

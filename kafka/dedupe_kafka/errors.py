@@ -96,6 +96,12 @@ class TopicRefused(StreamError):
     retriable = True
 
 
+class TransactionTimeoutRefused(StreamError):
+    """The brokers allow no transaction to last as long as the product's may."""
+
+    retriable = True
+
+
 class TopicUnusable(StreamError):
     """With this topic's settings the stream cannot keep its guarantees."""
 

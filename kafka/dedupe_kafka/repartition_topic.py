@@ -12,7 +12,15 @@ from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.epochs_topic import ensure_epochs
 from dedupe_kafka.stream_topics import StreamTopics, Topics, ensure_topics, grown
-from dedupe_kafka.topic import FOR_EVER_MS, Topic, TopicProblem, lasting_config
+from dedupe_kafka.topic import (
+    FOR_EVER_MS,
+    Topic,
+    TopicProblem,
+    check_input,
+    lasting_config,
+    less_safe,
+    refused_timestamps,
+)
 
 # By how much the origin header makes a record larger at most: a name of 13 bytes, a value of 9 and a topic's name,
 # which has 249 at most, and some bytes more in the lengths of header, record and batch.
@@ -26,6 +34,7 @@ _KAFKAS_RETENTION_MS: Final = 7 * 24 * 3_600_000
 _BYTES: Final = "max.message.bytes"
 _REPLICAS: Final = "min.insync.replicas"
 _RETENTION: Final = "retention.ms"
+_AHEAD: Final = "message.timestamp.after.max.ms"
 
 
 def ensure_repartitioned(
@@ -37,7 +46,7 @@ def ensure_repartitioned(
     from the inputs, not from the repartition topic, which keeps its records for ever and accepts larger ones.
     """
     name, partitions = spec.worker_input, repartition.partitions
-    problems, created = [], False
+    problems, created = [problem for each in inputs for problem in check_input(each)], False
     if inputs:
         source = merged(inputs, name, partitions)
     else:
@@ -68,6 +77,7 @@ def merged(inputs: Sequence[Topic], name: str, partitions: int) -> Topic:
         config={
             _BYTES: str(max(topic.number(_BYTES) for topic in inputs)),
             _REPLICAS: str(min(in_sync, copies)),
+            _AHEAD: str(max(topic.most_ahead_ms for topic in inputs)),
             _RETENTION: str(FOR_EVER_MS if FOR_EVER_MS in retentions else max(retentions)),
         },
     )
@@ -127,6 +137,8 @@ def check_repartition(source: Topic, topic: Topic) -> Iterator[TopicProblem]:
             f"message that is too large. Raise the max.message.bytes of {topic.name} to {needed}.",
             fatal=False,
         )
+    yield from less_safe("RepartitionTopic", source, topic)
+    yield from refused_timestamps("RepartitionTopic", source, topic)
 
 
 def _wrong_partitions(source: Topic, topic: Topic) -> Iterator[TopicProblem]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from dedupe_crds.spec.stream import Spec
 from dedupe_crds.spec.topics import ConflictPolicy, Delivery, DuplicatePolicy
-from dedupe_kafka.topic import Topic, TopicProblem, config_for
+from dedupe_kafka.topic import Topic, TopicProblem, config_for, less_safe, refused_timestamps
 
 _FOR_EVER: Final = "-1"
 _LARGEST_LONG: Final = str(2**63 - 1)
@@ -116,6 +116,7 @@ def check_routed(source: Topic, output: Topic, topic: Topic) -> Iterator[TopicPr
             f"stops at a message that is too large. Raise the max.message.bytes of {topic.name} to {largest}.",
             fatal=False,
         )
+    yield from refused_timestamps("SideTopic", source, topic)
 
 
 def check_metadata(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
@@ -147,6 +148,7 @@ def _check_side_topic(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
             "without a key: set its cleanup.policy to delete.",
             fatal=True,
         )
+    yield from less_safe("SideTopic", output, topic)
 
 
 def _retention(topic: Topic) -> float:

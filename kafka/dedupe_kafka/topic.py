@@ -1,4 +1,4 @@
-"""The settings of an output topic, and the problems of an existing one.
+"""The settings of an output topic, and the problems of existing topics.
 
 `Cluster` and `side_topics` call it. Values in, values out.
 """
@@ -7,12 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dedupe_crds.quantity import format_duration
+from dedupe_crds.quantity import format_duration, format_size
 
 FOR_EVER_MS = -1
 """The retention of a topic that deletes nothing for its age."""
 
 _LARGEST_LONG = 2**63 - 1
+_REPLICAS = "min.insync.replicas"
+_AFTER = "message.timestamp.after.max.ms"
+_BEFORE = "message.timestamp.before.max.ms"
+# Before Kafka 3.6: both of them.
+_DIFFERENCE = "message.timestamp.difference.max.ms"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +32,20 @@ class Topic:
     def number(self, config: str) -> int:
         """Return a setting that is a whole number."""
         return int(self.config[config])
+
+    @property
+    def most_ahead_ms(self) -> int:
+        """Return by how much a record's timestamp may be ahead of the broker's time."""
+        return self._limit(_AFTER)
+
+    @property
+    def most_behind_ms(self) -> int:
+        """Return by how much a record's timestamp may be behind the broker's time."""
+        return self._limit(_BEFORE)
+
+    def _limit(self, name: str) -> int:
+        # A broker knows one name or both.
+        return min(int(self.config.get(each, _LARGEST_LONG)) for each in (name, _DIFFERENCE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +63,13 @@ class TopicProblem:
 def config_for(source: Topic, max_age: timedelta) -> dict[str, str]:
     """Return the settings of a new output topic for the input `source`.
 
-    The topic retains records at least as long as the window (`max_age`), because a lost store is rebuilt from it. It
-    accepts every record that the input accepted, with the same timestamp.
+    The topic retains records at least as long as the window (`max_age`), because a lost store is rebuilt from it,
+    however many bytes they are. It accepts every record that the input accepted, with the same timestamp.
     """
     return {
         **lasting_config(source.number("retention.ms"), max_age),
         "max.message.bytes": source.config["max.message.bytes"],
-        "min.insync.replicas": source.config["min.insync.replicas"],
+        _REPLICAS: source.config[_REPLICAS],
     }
 
 
@@ -64,9 +83,10 @@ def lasting_config(retention_ms: int, max_age: timedelta = timedelta(0)) -> dict
     return {
         "cleanup.policy": "delete",
         "retention.ms": str(retention_ms),
+        "retention.bytes": str(FOR_EVER_MS),
         "message.timestamp.type": "CreateTime",
-        "message.timestamp.before.max.ms": str(_LARGEST_LONG),
-        "message.timestamp.after.max.ms": str(_LARGEST_LONG),
+        _BEFORE: str(_LARGEST_LONG),
+        _AFTER: str(_LARGEST_LONG),
     }
 
 
@@ -77,8 +97,54 @@ def check(source: Topic, output: Topic, max_age: timedelta) -> list[TopicProblem
         *_compacted(output),
         *_other_timestamps(output),
         *_short_retention(output, max_age),
+        *_limited_size(output),
         *_smaller_messages(source, output),
+        *less_safe("OutputTopic", source, output),
+        *refused_timestamps("OutputTopic", source, output),
     ]
+
+
+def check_input(source: Topic) -> Iterator[TopicProblem]:
+    """Yield the problems of an input topic. None is fatal: its owner may intend it."""
+    if "compact" in source.config["cleanup.policy"]:
+        yield TopicProblem(
+            reason="InputCompacted",
+            message=f"Input topic {source.name} is compacted: Kafka removes a message when a later one has its key, "
+            "also before a worker has read it. Set its cleanup.policy to delete, unless the last message of each key "
+            "is enough.",
+            fatal=False,
+        )
+
+
+def less_safe(kind: str, source: Topic, topic: Topic) -> Iterator[TopicProblem]:
+    """Yield the problem of a topic that is less safe than `source`."""
+    copies = (topic.replication_factor, source.replication_factor)
+    in_sync = (topic.number(_REPLICAS), source.number(_REPLICAS))
+    if copies[0] < copies[1] or in_sync[0] < in_sync[1]:
+        yield TopicProblem(
+            reason=f"{kind}LessSafe",
+            message=f"Topic {topic.name} has replication factor {copies[0]} and {_REPLICAS} {in_sync[0]}, and topic "
+            f"{source.name} has {copies[1]} and {in_sync[1]}: brokers may fail so that messages are lost from "
+            f"the first and not from the second. Raise the first's to {max(copies)} and {max(in_sync)}.",
+            fatal=False,
+        )
+
+
+def refused_timestamps(kind: str, source: Topic, topic: Topic) -> Iterator[TopicProblem]:
+    """Yield the problem of a topic that refuses timestamps that `source` took.
+
+    A message is as far in the future as it was when `source` took it, or less; but the later it is read, the further
+    in the past.
+    """
+    if topic.most_behind_ms < _LARGEST_LONG or topic.most_ahead_ms < source.most_ahead_ms:
+        names = [name for name in (_BEFORE, _AFTER, _DIFFERENCE) if name in topic.config]
+        yield TopicProblem(
+            reason=f"{kind}RefusesTimestamps",
+            message=f"Topic {topic.name} refuses messages with timestamps far from its broker's time, and topic "
+            f"{source.name} accepts them: a partition stops at one. Set {' and '.join(names)} of {topic.name} to "
+            f"{_LARGEST_LONG}.",
+            fatal=False,
+        )
 
 
 def _fewer_partitions(source: Topic, output: Topic) -> Iterator[TopicProblem]:
@@ -124,6 +190,17 @@ def _short_retention(output: Topic, max_age: timedelta) -> Iterator[TopicProblem
             f"spec.store.window.maxAge ({format_duration(max_age)}): a lost store can be "
             f"rebuilt for {kept} only. Raise its retention.ms to {_milliseconds(max_age)}, or "
             "lower maxAge.",
+            fatal=False,
+        )
+
+
+def _limited_size(output: Topic) -> Iterator[TopicProblem]:
+    limit = int(output.config.get("retention.bytes", FOR_EVER_MS))
+    if limit >= 0:
+        yield TopicProblem(
+            reason="OutputRetentionBySize",
+            message=f"Output topic {output.name} keeps {format_size(limit)} a partition, however short a time that "
+            "is: a lost store can be rebuilt for that time only. Set its retention.bytes to -1.",
             fatal=False,
         )
 

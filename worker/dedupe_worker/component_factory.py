@@ -257,6 +257,8 @@ class ComponentFactory:
         output_topic: Topic,
         reader: PartitionReader,
         output: PartitionOutput,
+        *,
+        window: Window,
     ) -> Callable[[TopicWatch], None]:
         """Return what to do each time the topics were checked, see follow_up.py."""
         spec = self.config.stream.spec
@@ -269,7 +271,7 @@ class ComponentFactory:
             self.keys,
             partition=self.config.partition,
             servers=spec.kafka.bootstrap_servers,
-            has_routers=spec.repartition is not None,
+            origins=window.store.origins if spec.repartition else None,
             worker_state=self.worker_state,
             clock=self.clock,
         )

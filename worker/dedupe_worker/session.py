@@ -241,7 +241,12 @@ class Session:
         )
         reader.check_topic = watch.check_input
         follow = self._factory.make_follow_up(
-            partition.topics, partition.input_topic, partition.output_topic, reader, output
+            partition.topics,
+            partition.input_topic,
+            partition.output_topic,
+            reader,
+            output,
+            window=window,
         )
         housekeeping = Housekeeping(
             window,

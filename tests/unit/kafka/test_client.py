@@ -24,6 +24,7 @@ from dedupe_kafka.errors import (
     StreamError,
     TopicMissing,
     TopicRefused,
+    TransactionTimeoutRefused,
 )
 
 SECRET = "hunter2-is-the-password"  # noqa: S105 # nobody's
@@ -140,6 +141,8 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
         ("_UNKNOWN_PARTITION", TopicMissing),
         ("_UNKNOWN_TOPIC", TopicMissing),
         ("POLICY_VIOLATION", TopicRefused),
+        ("TOPIC_EXCEPTION", TopicRefused),
+        ("INVALID_TRANSACTION_TIMEOUT", TransactionTimeoutRefused),
         ("INVALID_REPLICATION_FACTOR", TopicRefused),
         ("CLUSTER_AUTHORIZATION_FAILED", NotAuthorized),
         ("MSG_SIZE_TOO_LARGE", RecordTooLarge),

@@ -32,10 +32,11 @@ def test_it_is_created_with_one_partition_that_keeps_all_entries() -> None:
     assert there.created == [NAME]
 
 
-def test_one_of_a_user_may_have_other_copies() -> None:
-    there = FakeTopics(topic(NAME, 1, 1, cleanup_policy="compact"))
-    assert ensure(there) == []
-    assert there.created == []
+def test_one_of_a_user_with_fewer_copies_is_used_with_a_warning() -> None:
+    (problem,) = ensure_epochs(
+        FakeTopics(topic(NAME, 1, 1, cleanup_policy="compact")), "orders-clean", INPUT
+    )
+    assert (problem.reason, problem.fatal) == ("EpochLogLessSafe", False)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_one_of_a_user_may_have_other_copies() -> None:
     [("delete", 1), ("compact,delete", 1), ("compact", 2)],
 )
 def test_one_that_may_lose_entries_is_refused(policy: str, partitions: int) -> None:
-    found = topic(NAME, partitions, cleanup_policy=policy)
+    found = topic(NAME, partitions, 3, cleanup_policy=policy, min_insync_replicas=2)
     (problem,) = ensure_epochs(FakeTopics(found), "orders-clean", INPUT)
     assert (problem.reason, problem.fatal) == ("EpochLogExpires", True)
     assert NAME in problem.message
@@ -55,7 +56,7 @@ def test_one_that_someone_else_creates_at_the_same_time_is_checked(
     policy: str, problems: list[str]
 ) -> None:
     there = FakeTopics()
-    there.someone_creates = topic(NAME, 1, cleanup_policy=policy)
+    there.someone_creates = topic(NAME, 1, 3, cleanup_policy=policy, min_insync_replicas=2)
     assert ensure(there) == problems
 
 

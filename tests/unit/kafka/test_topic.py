@@ -1,10 +1,11 @@
 """What a clean topic must be like, beside its input."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from dedupe_kafka.topic import Topic, check, config_for
+from dedupe_kafka.topic import Topic, check, check_input, config_for
 
 DAY_MS = 86_400_000
 MAX_AGE = timedelta(days=28)
@@ -45,6 +46,7 @@ def test_a_new_output_takes_what_its_input_took_and_is_as_safe() -> None:
     assert config["max.message.bytes"] == "5242880"
     assert config["min.insync.replicas"] == "2"
     assert config["cleanup.policy"] == "delete"
+    assert config["retention.bytes"] == "-1"
     assert config["message.timestamp.type"] == "CreateTime"
 
 
@@ -88,6 +90,55 @@ def test_a_smaller_message_size_is_warned_of() -> None:
 
     assert (problem.reason, problem.fatal) == ("OutputMessagesTooSmall", False)
     assert "max.message.bytes to 1048588" in problem.message
+
+
+def replicated(copies: int) -> Topic:
+    return replace(topic(), replication_factor=copies)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason", "told"),
+    [
+        (topic(retention_bytes="1073741824"), "OutputRetentionBySize", "keeps 1Gi a partition"),
+        (replicated(2), "OutputTopicLessSafe", "replication factor 2 and min.insync.replicas 2"),
+        (topic(min_insync_replicas="1"), "OutputTopicLessSafe", "first's to 3 and 2"),
+        (
+            topic(message_timestamp_after_max_ms="3599999"),
+            "OutputTopicRefusesTimestamps",
+            "Set message.timestamp.after.max.ms of t to 9223372036854775807",
+        ),
+        (
+            topic(message_timestamp_before_max_ms="86400000"),
+            "OutputTopicRefusesTimestamps",
+            "Set message.timestamp.before.max.ms of t",
+        ),
+        (
+            topic(message_timestamp_difference_max_ms="3600000"),
+            "OutputTopicRefusesTimestamps",
+            "Set message.timestamp.difference.max.ms of t",
+        ),
+    ],
+)
+def test_what_may_lose_or_stop_messages_later_is_reported_with_its_remedy(
+    output: Topic, reason: str, told: str
+) -> None:
+    source = topic(message_timestamp_after_max_ms="3600000")
+    (problem,) = check(source, output, MAX_AGE)
+    assert (problem.reason, problem.fatal) == (reason, False)
+    assert told in problem.message
+
+
+def test_an_output_may_refuse_what_its_input_refuses_too() -> None:
+    hour = topic(message_timestamp_after_max_ms="3600000", retention_bytes="-1")
+    assert check(hour, hour, MAX_AGE) == []
+    assert check(replicated(1), replicated(3), MAX_AGE) == []
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_an_input_that_is_compacted_loses_messages_before_they_are_read(policy: str) -> None:
+    (problem,) = check_input(topic(cleanup_policy=policy))
+    assert (problem.reason, problem.fatal) == ("InputCompacted", False)
+    assert not list(check_input(topic()))
 
 
 def test_all_that_is_wrong_is_told_at_once_the_fatal_first() -> None:

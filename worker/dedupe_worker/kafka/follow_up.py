@@ -1,7 +1,7 @@
 """Choose what follows each check of a running worker's topics.
 
 Report an open transaction that holds the input back, and input partitions that no worker reads. If routers write the
-input, delete what is committed of it instead of the latter.
+input, delete what is committed of it instead of the latter, and report that few numbers are left for its origins.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,8 @@ from dedupe_worker.kafka.input_trim import InputTrim
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
-from dedupe_worker.status import WorkerState
+from dedupe_worker.origins import Origins
+from dedupe_worker.status import Degraded, WorkerState
 
 
 def follow_up(  # noqa: PLR0917 (of one session, each once)
@@ -28,13 +29,13 @@ def follow_up(  # noqa: PLR0917 (of one session, each once)
     *,
     partition: int,
     servers: str,
-    has_routers: bool,
+    origins: Origins | None,
     worker_state: WorkerState,
     clock: Clock,
 ) -> Callable[[TopicWatch], None]:
     """Return what to do after each check; it may raise StreamError."""
     held = HeldInput(reader, partition, servers, worker_state, clock)
-    if has_routers:
+    if origins is not None:
         trim = InputTrim(
             topics,
             input_topic.name,
@@ -46,6 +47,8 @@ def follow_up(  # noqa: PLR0917 (of one session, each once)
         def follow(watch: TopicWatch) -> None:
             held.check(watch.stable_end)
             trim.run(output.committed, is_same=watch.is_described)
+            if problem := origins.problem:
+                worker_state.degradations.hold(Degraded.FEW_ORIGINS_LEFT, problem)
 
         return follow
     added = AddedPartitions(topics, input_topic, output_topic)

@@ -139,7 +139,10 @@ class OwnerLogWriter:
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
         offsets = np.concatenate(self._offsets)
-        table = self._origins.text if self._origins else ""
+        table = ""
+        if self._origins is not None:
+            offsets, named = self._origins.narrowed(offsets)
+            table = named.text
         values = encode_entries(written.low, offsets, self._input_topic, table)
         return [SideRecord(self._topic, self._key, value) for value in values]
 
@@ -237,7 +240,8 @@ class OwnerLogReader:
             if self._origins is not None:
                 if not entry.origins:
                     return  # of the time before routers: offsets of another topic
-                entry = entry._replace(inputs=self._origins.adopted(entry.inputs, entry.origins))
+                inputs = self._origins.adopted(entry.inputs, Origins(entry.origins))
+                entry = entry._replace(inputs=inputs)
             self._waiting.append(entry)
         except (
             ValueError

@@ -28,6 +28,7 @@ class Degraded(StrEnum):
     MISSING_IDS = "MissingIds"
     OPEN_TRANSACTION = "OpenTransaction"
     INPUT_PARTITIONS_ADDED = "InputPartitionsAdded"
+    FEW_ORIGINS_LEFT = "FewOriginsLeft"
     REPARTITION_TOPIC_NOT_TRIMMED = "RepartitionTopicNotTrimmed"
 
 

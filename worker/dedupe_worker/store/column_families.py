@@ -32,6 +32,7 @@ from dedupe_worker.store.metadata import (
 from dedupe_worker.store.progress import Report, Step, no_report
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options, tune_tables
 from dedupe_worker.store.state_dir import make_directory, sync_to_disk, write_atomically
+from dedupe_worker.store.table_files import most_open_files, read_tails
 
 UNTRUSTED: Final = "untrusted"
 """With a file of this name in the database, the next opening reads every id.
@@ -90,11 +91,13 @@ class ColumnFamilies:
             names = sorted(n for n in Rdict.list_cf(str(self._path)) if n != "default")
         make_directory(self._path)
         options = {name: table_options(self._options) for name in names}
-        files = len(list(self._path.glob("*.sst")))
-        self._report(Step.OPENING_FILES, 0, files)  # RocksDB does not report inside
-        database = Rdict(str(self._path), table_options(self._options), column_families=options)
+        files = list(self._path.glob("*.sst"))
+        self._report(Step.OPENING_FILES, 0, len(files))
+        read_tails(files, lambda done: self._report(Step.OPENING_FILES, done, len(files)))
+        of_database = table_options(self._options)
+        of_database.set_max_open_files(most_open_files())
+        database = Rdict(str(self._path), of_database, column_families=options)
         handles.callback(database.close)
-        self._report(Step.OPENING_FILES, files, files)
         families = {name: database.get_column_family(name) for name in names}
         for family in families.values():
             handles.callback(family.close)

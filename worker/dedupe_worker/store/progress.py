@@ -1,9 +1,8 @@
 """Reports of long steps of a store, for the watchdog and for users.
 
 A store of hundreds of millions of ids takes minutes to read, load or copy. Invariant: whatever takes time for each id
-or byte reports after each piece, and a piece takes seconds at most. The one exception is RocksDB's opening of a
-database, which reads the index and the filter of each file: it reports before and after. docs/decisions/0027 has its
-duration.
+or byte reports after each piece, and a piece takes seconds at most. RocksDB's opening of a database reports nothing,
+so what it reads of each file is read before (table_files.py).
 """
 
 from collections.abc import Callable

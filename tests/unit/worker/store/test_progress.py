@@ -14,13 +14,12 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.store import bloom_filter_file, column_families, generation
+from dedupe_worker.store import bloom_filter_file, column_families, generation, rocksdb_options
 from dedupe_worker.store import progress as progress_module
 from dedupe_worker.store.checkpoint import restore_from_checkpoint
 from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom import segments, table, table_state
 from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.unit.crds.manifests import changed
 from tests.unit.worker.still_clock import StillClock
@@ -207,19 +206,25 @@ def test_saving_filters(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     store.close()
 
 
-def test_opening_files_is_reported_before_and_after(tmp_path: Path) -> None:
-    slow = Slow(tmp_path)
-    slow.fill()
-    reports: list[tuple[str, int, int]] = []
-    store = Store(
-        slow.state.database,
-        slow.factory.config.bounds,
-        block_cache_bytes=1 << 20,
-        clock=slow.clock,
-        report=lambda *given: reports.append(given),
-    )
-    assert reports[:2] == [("OpeningFiles", 0, 1), ("OpeningFiles", 1, 1)]
+def test_opening_many_files_on_a_slow_disk(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rocksdb_options, "_MOST_RUNS", 100)
+    store = slow.factory.make_store()
+    for number in range(12):
+        remember(store, random_ids(number, 100), position=100 * (number + 1))
+        store.flush()
     store.close()
+    files = len(list(slow.state.database.glob("*.sst")))
+    real = Path.open
+
+    def open_slowly(path: Path, *given: Any, **named: Any) -> Any:  # noqa: ANN401 (as the real one's)
+        if path.suffix == ".sst":
+            slow.work()
+        return real(path, *given, **named)
+
+    monkeypatch.setattr(Path, "open", open_slowly)
+    slow.factory.make_store().close()
+    slow.assert_gets_on(files)
+    assert slow.shown == [("OpeningFiles", done, files - done) for done in range(files)]
 
 
 def test_each_step_is_documented() -> None:

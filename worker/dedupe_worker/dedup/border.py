@@ -6,12 +6,14 @@ shows where the records of an epoch begin. Invariants:
   - With the offset after a mark this worker's output position at that border is committed, its cut. Workers of new
     partitions read this output up to there.
   - A record that is another partition's by the epoch that was passed is sent on to it. No router sends one that late;
-    this is the net below the protocol.
+    this is the net below the protocol. Once the growth is done, the committed offset of every input has the epoch, so
+    there is nothing left for the net.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -20,6 +22,8 @@ from dedupe_ids.route import Route
 from dedupe_kafka.offset_metadata import Cut
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.kafka.side_records import Routed
+
+_LOOK_EVERY_BATCHES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class NoBorder:
 class Border(NoBorder):
     """The epoch that the worker of one partition has passed, and its cut.
 
-    `route_of` makes the rule for a number of partitions, `topic` is the repartition topic.
+    `route_of` makes the rule for a number of partitions, `topic` is the repartition topic, `done` returns the highest
+    epoch whose growth is done.
     """
 
     def __init__(
@@ -62,10 +67,13 @@ class Border(NoBorder):
         passed: Mark,
         cut: Cut | None,
         route_of: Callable[[int], Route],
+        done: Callable[[], int],
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._route_of = route_of
+        self._done = done
+        self._route: Route | None = None
         self._begin(passed)
         self.cut = cut
 
@@ -91,6 +99,10 @@ class Border(NoBorder):
         """Return the records that are this worker's, and the others as what to send on."""
         if self._route is None:
             return records, []
+        if self._batches % _LOOK_EVERY_BATCHES == 0 and self._done() >= self._passed.epoch:
+            self._route = None  # to route each record again takes 0.2 to 1.5 us
+            return records, []
+        self._batches += 1
         partitions = self._route.of(records).partitions
         own = [each == self._partition for each in partitions]
         if all(own):
@@ -111,8 +123,9 @@ class Border(NoBorder):
 
     def _begin(self, mark: Mark) -> None:
         self._passed = mark
+        self._batches = 0
         # As long as a stream has not grown, no record can be another worker's.
-        self._route: Route | None = self._route_of(mark.partitions) if mark.epoch else None
+        self._route = self._route_of(mark.partitions) if mark.epoch else None
 
     def _sent_on(self, records: Sequence[Message], partitions: Sequence[int]) -> Iterator[Routed]:
         for record, partition in zip(records, partitions, strict=True):

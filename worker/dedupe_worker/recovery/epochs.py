@@ -102,6 +102,7 @@ class SessionEpochs(NoEpochs):
             passed=Mark(epoch, epochs.partitions[epoch]),
             cut=cut,
             route_of=lambda count: Route(spec, self.repartition.by, count, place_of_origin),
+            done=lambda: self.reader.poll().done,
         )
         border.learnt(born, position)
         return border

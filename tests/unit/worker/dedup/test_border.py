@@ -1,6 +1,6 @@
 """Marks in the batches of a worker, and records that are another worker's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from confluent_kafka import Message
@@ -59,9 +59,10 @@ def border(
     cut: Cut | None = None,
     partition: int = 0,
     rules: Rules | None = None,
+    done: Callable[[], int] = lambda: 0,
 ) -> Border:
     made = (rules or Rules()).of
-    return Border("between", partition, passed=passed, cut=cut, route_of=made)
+    return Border("between", partition, passed=passed, cut=cut, route_of=made, done=done)
 
 
 def shape(parts: Sequence[Part]) -> list[tuple[list[int | None], int, int, Mark | None]]:
@@ -212,6 +213,18 @@ def test_a_record_of_another_partition_is_sent_on_to_it_as_it_came() -> None:
     ]
     assert {sent.topic for sent in strays} == {"between"}
     assert [list(sent.headers) for sent in strays] == [[]] * len(strays), "nothing is added"
+
+
+def test_no_record_is_routed_again_once_the_growth_is_done() -> None:
+    done = [1, 0, 0]  # in turn, from the end
+    at = border(Mark(1, 6), done=done.pop)
+    for _ in range(2_000):
+        assert at.strays(RECORDS)[1]
+    for _ in range(2):
+        own, strays = at.strays(RECORDS)
+        assert own is RECORDS
+        assert strays == []
+    assert done == [], "it looked each thousand batches, and no more after that"
 
 
 def test_a_batch_of_ones_own_records_is_not_copied() -> None:

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 from dedupe_local.servers.kafka import EmbeddedBroker
@@ -38,7 +39,7 @@ def losing(broker: EmbeddedBroker, topic: str, copies: Path) -> Iterator[Callabl
 
     As after a power loss. The broker is restarted each time, which begins another leader epoch.
     """
-    log, copy = broker.data_dir / "data" / f"{topic}-0", copies / f"{topic}-0"
+    log, copy = broker.data_dir / "data" / f"{topic}-0", Path(mkdtemp(dir=copies)) / "log"
     broker.stop()
     shutil.copytree(log, copy)
     broker.start()
@@ -50,4 +51,3 @@ def losing(broker: EmbeddedBroker, topic: str, copies: Path) -> Iterator[Callabl
         broker.start()
 
     yield lose
-    shutil.rmtree(copy)

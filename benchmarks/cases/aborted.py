@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_kafka.client_config import consumer_config
 from dedupe_local.servers.kafka import EmbeddedBroker
-from dedupe_worker.kafka import consumer as reading
+from dedupe_worker.kafka import open_reader as reading
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.fetch_progress import FetchProgress
 

@@ -1,12 +1,13 @@
 """Name the errors that a consumer returns in place of records."""
 
+import re
 from typing import Final
 
 from confluent_kafka import KafkaError, Message
 
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import RecordCorrupt, StreamError
-from dedupe_kafka.offsets import Place
+from dedupe_kafka.errors import InputTruncated, RecordCorrupt, StreamError
+from dedupe_kafka.offsets import LastRead, Place
 
 # Of a checksum that does not match, and of what the client or the broker cannot parse.
 _CORRUPT: Final = frozenset(
@@ -17,6 +18,35 @@ _CORRUPT: Final = frozenset(
         KafkaError.INVALID_MSG,
     }
 )
+
+# The code is that of an offset that does not exist; only the text tells a lost tail, and where the logs part.
+_TRUNCATED: Final = KafkaError(KafkaError._LOG_TRUNCATION).str()  # noqa: SLF001 (a public name)
+_PARTING: Final = re.compile(r"broker end offset is (-?\d+) \(offset leader epoch (-?\d+)\)")
+
+
+def parting_of(error: KafkaError) -> LastRead | None:
+    """Return where a partition parts from what was read; None for another error.
+
+    The client library asks the leader when a consumer seeks with an epoch, and when the leader's epoch rises. The end
+    is 0 if the partition has no record of the epoch or of one before.
+    """
+    text = error.str()
+    if error.code() != KafkaError._AUTO_OFFSET_RESET or _TRUNCATED not in text:  # noqa: SLF001 (a public name)
+        return None
+    found = _PARTING.search(text)
+    return LastRead(max(0, int(found[1])), int(found[2])) if found else None
+
+
+def truncated(place: Place, read_to: int, read: LastRead, parting: LastRead) -> InputTruncated:
+    """Return the named error of a partition that parts from the log that was read."""
+    topic, partition = place
+    return InputTruncated(
+        f"{topic}/{partition} was read up to offset {read_to}, and has other records, or none, from offset "
+        f"{parting.end} on: the brokers have lost what was there. The partition waits. Bring these records back, or "
+        f"continue from offset {parting.end} by adding to spec.input.acceptTruncated: {{topic: {topic}, "
+        f"partition: {partition}, offset: {parting.end}, epoch: {read.epoch}}}",
+        parting,
+    )
 
 
 def before_corrupt(messages: list[Message]) -> tuple[list[Message], RecordCorrupt | None]:

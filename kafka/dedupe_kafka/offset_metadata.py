@@ -1,25 +1,33 @@
 """The metadata of a worker's committed input offset: topics and passed epoch.
 
-    <output topic's id>:<output position>:<input topic's id>[:<epoch>-<cut>][@<take-over>]
+    <output topic's id>:<output position>:<input topic's id>[:[<epoch>-<cut>][~<last read>]][@<take-over>]
 
 The loop commits it with each offset, in both delivery modes. The output position is there without transactions only:
 all output before it is of input before the offset (dedup/uncommitted_output.py). The releases before wrote the first
 two parts, and that without transactions only; they ignore what is written here.
 
 The fourth part is of streams that have grown: the epoch whose mark this worker has passed, and the worker's own output
-position at that border (docs/decisions/0034). Without it the epoch is 0. What follows the last @ is the token of the
-worker that committed (docs/decisions/0026).
+position at that border (docs/decisions/0034). Without it the epoch is 0. After ~ stands the offset after the last
+record that was read, if the committed offset is further, after markers of transactions: the leader epoch that is
+committed is of that record (docs/decisions/0055). Releases before that ignore a fourth part with it. What follows the
+last @ is the token of the worker that committed (docs/decisions/0026).
 
 A topic id is base64, so it has no colon. An offset without the input topic's id was committed by an earlier release,
 or set by a user.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from confluent_kafka import TopicPartition
+
+from dedupe_kafka.offsets import LastRead, Place
 
 _FEWEST_PARTS: Final = 2
 _MOST_PARTS: Final = 4
 _SEPARATOR: Final = "@"
+_READ: Final = "~"
 
 
 class Cut(NamedTuple):
@@ -37,6 +45,7 @@ class OffsetMetadata:
     position: int | None = None
     input_topic: str = ""
     cut: Cut | None = None
+    read_end: int | None = None
 
 
 def encode_metadata(
@@ -57,19 +66,54 @@ def decode_metadata(text: str | None) -> OffsetMetadata:
     """Decode the metadata of any release, without its token.
 
     >>> decode_metadata("Ab1:7")
-    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None)
+    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None, read_end=None)
     >>> decode_metadata("Ab1::In1:2-40").cut
     Cut(epoch=2, position=40)
+    >>> decode_metadata("Ab1::In1:~57").read_end
+    57
     """
     parts = (text or "").split(":")
     if not _FEWEST_PARTS <= len(parts) <= _MOST_PARTS:
         return OffsetMetadata()
     output_topic, position, input_topic, passed = [*parts, "", ""][:_MOST_PARTS]
+    passed, _, read_end = passed.partition(_READ)
     epoch, _, at = passed.partition("-")
     cut = Cut(int(epoch), int(at)) if _is_number(epoch) and _is_number(at) else None
     return OffsetMetadata(
-        output_topic, int(position) if _is_number(position) else None, input_topic, cut
+        output_topic,
+        int(position) if _is_number(position) else None,
+        input_topic,
+        cut,
+        int(read_end) if _is_number(read_end) else None,
     )
+
+
+def input_offset(
+    place: Place,
+    offset: int,
+    metadata: str,
+    read: LastRead,
+    *,
+    add_token: Callable[[str], str] = str,
+) -> TopicPartition:
+    """Return the input offset to commit, with the epoch of the last record before it.
+
+    `read` may be further than `offset`: the epoch of a later record proves what is before it as well.
+
+    >>> at = input_offset(("in", 0), 60, "Ab1::In1", LastRead(57, 4))
+    >>> at.metadata, at.leader_epoch
+    ('Ab1::In1:~57', 4)
+    """
+    *first, passed = [*metadata.split(":"), ""][:_MOST_PARTS]
+    is_labelled = metadata.count(":") in {_MOST_PARTS - 2, _MOST_PARTS - 1}
+    is_behind = read.is_known and read.end < offset
+    if is_labelled:
+        passed = passed.partition(_READ)[0] + (f"{_READ}{read.end}" if is_behind else "")
+        metadata = ":".join([*first, passed] if passed else first)
+    text = add_token(metadata)
+    if not read.is_known or (is_behind and not is_labelled):
+        return TopicPartition(*place, offset, text)
+    return TopicPartition(*place, offset, text, read.epoch)
 
 
 def split_token(metadata: str | None) -> tuple[str | None, str | None]:

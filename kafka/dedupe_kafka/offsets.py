@@ -5,9 +5,29 @@ one. Offsets have gaps (transaction markers, aborted records), so a difference o
 """
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 Place = tuple[str, int]
 """A topic and the number of a partition of it."""
+
+
+class LastRead(NamedTuple):
+    """The offset after the last record that was read, and its leader epoch.
+
+    Offset and epoch name one history of a partition: after brokers have lost a tail, another leader writes other
+    records at the same offsets, in a later epoch. A negative epoch is unknown.
+    """
+
+    end: int = -1
+    epoch: int = -1
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether a broker can be asked for it."""
+        return self.epoch >= 0
+
+
+NOTHING_READ: Final = LastRead()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error
+from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_native._native import Reader
 from dedupe_native.errors import kafka_exceptions
 from dedupe_native.records import NativeRecords
@@ -39,8 +40,9 @@ class NativeReader(PartitionReader):
         self._checked = False
         self._end: int | None = None
 
-    def seek(self, offset: int) -> None:
-        """Read from `offset` on."""
+    def seek(self, offset: int, last_read: LastRead | None = None) -> None:  # noqa: ARG002 (the interface)
+        """Read from `offset` on. It does not prove the last record, and commits none."""
+        self.last_read = NOTHING_READ
         where = self._servers, self.topic, self.partition
         try:
             with kafka_exceptions():

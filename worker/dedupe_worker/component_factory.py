@@ -30,10 +30,11 @@ from dedupe_worker.dedup.policy import policy_of
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topic, Topics
-from dedupe_worker.kafka.consumer import PartitionReader, open_reader
+from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.follow_up import follow_up
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
+from dedupe_worker.kafka.open_reader import open_reader
 from dedupe_worker.kafka.output_reader import Hidden, OutputReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.take_over import TakeOver

@@ -43,6 +43,7 @@ from dedupe_worker.recovery.epochs import read_epochs
 from dedupe_worker.recovery.foreign_records import read_foreign
 from dedupe_worker.recovery.hand_over import hand_over, is_handed_over
 from dedupe_worker.recovery.input_offset import begin_output, find_start
+from dedupe_worker.recovery.lost_tail import LostTail
 from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.resume import record_topics, resume
 from dedupe_worker.recovery.startup import Startup
@@ -152,6 +153,7 @@ class Session:
         window = self._factory.make_window(store)
         start = find_start(
             *(partition, reader, store, self._worker_state, self._config.group),
+            tail=LostTail.of(self._factory, self._stop),
             read_before=opened.read_before,
             trims=self._config.stream.spec.repartition is not None,
         )
@@ -167,7 +169,7 @@ class Session:
                 learnt=epochs.learnt_ids,
             )
         # 5
-        reader.seek(start.offset)
+        reader.seek(start.reads_from, start.last_read)
         if self._hands_over and not self._stop.is_set():
             hand_over(partition, output, reader, start, position=position)
         elif not self._stop.is_set():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from dedupe_crds.base import Model
 from dedupe_crds.names import TopicName, TopicPattern
@@ -31,6 +31,19 @@ _EACH_ONCE: Final = FieldRule(
     holds=_are_different,
 )
 _Topics = Annotated[list[TopicName], Field(min_length=1, max_length=100), _EACH_ONCE]
+
+
+class AcceptedTruncation(Model):
+    """A loss of records of an input partition, as its error names it."""
+
+    topic: TopicName = Field(description="The topic; with spec.repartition it may be that.")
+    partition: Annotated[StrictInt, Field(ge=0)] = Field(description="The partition.")
+    offset: Annotated[StrictInt, Field(ge=0)] = Field(
+        description="The first offset that was lost, from which on the partition is read again."
+    )
+    epoch: Annotated[StrictInt, Field(ge=0)] = Field(
+        description="The leader epoch of the last record that was read before the loss."
+    )
 
 
 class Input(Model):
@@ -58,6 +71,15 @@ class Input(Model):
         description="Partitions that are added to the topic later, which sends keys to other partitions than before; "
         "only without spec.repartition. Wait, the default: their records stay in Kafka, and the stream reports them. "
         "Accept: they get workers, and a message passes although a copy of it has passed in another partition.",
+    )
+
+    # None, not an empty list, as above.
+    accept_truncated: (
+        Annotated[list[AcceptedTruncation], Field(min_length=1, max_length=1000)] | None
+    ) = Field(
+        default=None,
+        description="Losses of input after which its partition is read on. A partition whose brokers have lost records "
+        "that were read waits as InputTruncated, and says what to add here. An entry counts for that loss only.",
     )
 
     @property

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import psutil
@@ -17,16 +18,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 from dedupe_kafka.clients import CLIENTS
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.conftest import is_led
-from tests.simulation.conformance.scripts import SCRIPTS, Script
+from tests.simulation.conformance.scripts import LOSSES, SCRIPTS, Script
 from tests.simulation.conformance.world import World
 from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS, patience
+from tests.support.processes.brokers import losing, mortal_broker
 
 
 class BrokerWorld(World):
     """A broker that other tests use as well."""
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, broker: EmbeddedBroker, copies: Path | None = None) -> None:
         self._broker = broker
+        self._copies = copies
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         super().__init__(CLIENTS, f"script-{uuid4().hex[:8]}", settings)
 
@@ -59,6 +62,12 @@ class BrokerWorld(World):
         assert patience(LONGEST_SECONDS).wait_for(condition, poll_seconds=0.1)
 
     @contextmanager
+    def losing(self, topic: str) -> Iterator[Callable[[], None]]:
+        assert self._copies is not None
+        with losing(self._broker, topic, self._copies) as lose:
+            yield lose
+
+    @contextmanager
     def frozen(self) -> Iterator[None]:
         os.kill(self._broker.pid, signal.SIGSTOP)
         process = psutil.Process(self._broker.pid)
@@ -73,4 +82,19 @@ class BrokerWorld(World):
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_a_broker_answers_as_the_simulation(broker: EmbeddedBroker, script: Script) -> None:
     answers, expected = script(BrokerWorld(broker))
+    assert answers == expected
+
+
+@pytest.fixture(scope="module")
+def cut_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """Run a broker whose logs these scripts cut."""
+    with mortal_broker(tmp_path_factory.mktemp("cut-broker")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("script", LOSSES, ids=lambda script: script.__name__)
+def test_a_broker_that_loses_records_answers_as_the_simulation(
+    cut_broker: EmbeddedBroker, tmp_path: Path, script: Script
+) -> None:
+    answers, expected = script(BrokerWorld(cut_broker, tmp_path))
     assert answers == expected

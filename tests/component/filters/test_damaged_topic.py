@@ -17,7 +17,7 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit.unread import unread
-from dedupe_worker.kafka.consumer import open_reader
+from dedupe_worker.kafka.open_reader import open_reader
 from dedupe_worker.kafka.output_reader import OutputReader
 from tests.component.worker.test_damaged_input import flip
 from tests.conftest import CreateTopic

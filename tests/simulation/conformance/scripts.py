@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.simulation.conformance import grouping, reading, transactions, writing
+from tests.simulation.conformance import grouping, losing, reading, transactions, writing
 from tests.simulation.conformance.world import Answer, World
 
 Script = Callable[[World], tuple[list[Answer], list[Answer]]]
@@ -19,6 +19,7 @@ SCRIPTS: list[Script] = [
     reading.what_was_fetched_before_a_topic_was_deleted_is_delivered,
     reading.partitions_are_added,
     reading.offsets_of_a_group_have_metadata,
+    losing.an_epoch_is_committed_with_an_offset,
     reading.offsets_of_a_group_go_with_the_topic,
     reading.statistics_show_what_was_fetched,
     writing.records_arrive_as_they_were_sent,
@@ -49,3 +50,10 @@ SCRIPTS: list[Script] = [
     grouping.added_partitions_are_given_to_members,
     grouping.a_paused_partition_continues_where_it_was,
 ]
+
+LOSSES: list[Script] = [
+    losing.a_seek_with_an_epoch_finds_where_the_logs_part,
+    losing.a_reader_notices_a_loss_under_it,
+    losing.markers_of_a_later_epoch_part_from_the_last_record,
+]
+"""Scripts that restart the broker."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.simulation.conformance.scripts import SCRIPTS, Script
+from tests.simulation.conformance.scripts import LOSSES, SCRIPTS, Script
 from tests.simulation.conformance.world import World
 from tests.simulation.kafka.cluster import SimKafka, no_faults
 from tests.simulation.kafka.simple_clock import SimpleClock
@@ -38,13 +38,20 @@ class SimulatedWorld(World):
         assert deadline.wait_for(condition, poll_seconds=0.1)
 
     @contextmanager
+    def losing(self, topic: str) -> Iterator[Callable[[], None]]:
+        log = self.cluster.log(topic, 0)
+        end = log.end
+        log.change_leader()
+        yield lambda: log.truncate(end)
+
+    @contextmanager
     def frozen(self) -> Iterator[None]:
         self.cluster.coordinator_away(float("inf"))
         yield
         self.cluster.coordinator_away(0)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", [*SCRIPTS, *LOSSES], ids=lambda script: script.__name__)
 def test_the_simulation_answers_as_a_broker(script: Script) -> None:
     answers, expected = script(SimulatedWorld())
     assert answers == expected

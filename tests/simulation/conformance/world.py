@@ -55,6 +55,14 @@ class World(ABC):
 
     @contextmanager
     @abstractmethod
+    def losing(self, topic: str) -> Iterator[Callable[[], None]]:
+        """Yield what loses the records of partition 0 from its present end on.
+
+        The leader's epoch rises at once, and with the loss again.
+        """
+
+    @contextmanager
+    @abstractmethod
     def frozen(self) -> Iterator[None]:
         """Let the cluster answer nothing meanwhile."""
 

@@ -110,6 +110,10 @@ class SimKafka:
         log = self.log(name, partition)
         return log.fetch(log.low, committed=committed, at_most=2**62, patient=True).messages
 
+    def truncate(self, name: str, partition: int, end: int) -> None:
+        """Lose the records of a partition from an offset on, and get another leader."""
+        self.log(name, partition).truncate(end)
+
     # -- faults ---------------------------------------------------------------------------------
 
     def leader_away(self, name: str, partition: int, seconds: float) -> None:

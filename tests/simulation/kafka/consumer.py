@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _LOGICAL_OFFSETS: Final = {-1: "end", -2: "low"}
 _UNKNOWN: Final = -1001
 _MOST_QUEUED: Final = 100_000
+_OUT_OF_RANGE: Final = (
+    "fetch failed due to requested offset not available on the broker: "
+    "Broker: Offset out of range (broker 1)"
+)
 _ERROR_BACKOFF_SECONDS: Final = 0.5
 
 
@@ -42,6 +46,10 @@ class _Assigned:
         self.stopped = False
         self.eof_at = _UNKNOWN
         self.low = self.high = self.stable = _UNKNOWN
+        self.epoch = self.leader_epoch = -1
+        """That of the last batch before the position, and the last one of the leader."""
+        self.unproved = False
+        """Whether a `seek` has named the epoch of the position, and the leader has not been asked for it."""
         self.coming: Fetched | None = None
         self.comes_at = self.retry_at = 0.0
         self.received = 0
@@ -143,6 +151,19 @@ class SimConsumer:
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions, each from its offset on; what is queued is dropped."""
         self._process.local("consumer", "assign", lambda: self._assign(partitions))
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Read on from another offset of a partition that is assigned.
+
+        It is no call of its own for a schedule: it follows an `assign`, or changes nothing that others see.
+        """
+        for each in self._assigned:
+            if each.place == _key(partition):
+                self._drop([each.place])
+                each.position, each.coming, each.eof_at = partition.offset, None, _UNKNOWN
+                each.stopped = False
+                each.epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
+                each.unproved = each.epoch >= 0
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` messages, as many as arrive in `timeout` seconds."""
@@ -265,8 +286,10 @@ class SimConsumer:
                     return
                 self._take(each, each.coming)
             self._start(each, log)
+            if self._has_parted(each, log):
+                return
             if not log.low <= each.position <= log.end:
-                self._stop(each)
+                self._stop(each, _OUT_OF_RANGE, each.position)
                 return
             each.low, each.high = log.low, log.end
             each.stable = log.visible_end(committed=self._committed)
@@ -297,21 +320,37 @@ class SimConsumer:
         if each.position < 0:
             each.position = getattr(log, _LOGICAL_OFFSETS[each.position])
 
+    def _has_parted(self, each: _Assigned, log: PartitionLog) -> bool:
+        """Ask the leader for the position's epoch after a seek, and when the leader's epoch rises."""
+        risen = 0 <= each.leader_epoch < log.epoch
+        each.leader_epoch = log.epoch
+        asks, each.unproved = (each.unproved or risen) and each.epoch >= 0, False
+        end, epoch = log.epoch_end(each.epoch) if asks else (each.position, -1)
+        if end >= each.position:
+            return False
+        text = (
+            f"Partition log truncation detected at offset {each.position} (leader epoch {each.epoch}): broker end "
+            f"offset is {end} (offset leader epoch {epoch}). Reset to INVALID.: Local: Partition log truncation "
+            "detected (broker 1)"
+        )
+        self._stop(each, text, _UNKNOWN)
+        return True
+
     def _take(self, each: _Assigned, fetched: Fetched) -> None:
         self._queue.extend(fetched.messages)
         each.position, each.coming = fetched.next_offset, None
+        each.epoch = each.epoch if fetched.epoch < 0 else fetched.epoch
         each.received += len(fetched.messages)
         each.received_bytes += sum(map(len, fetched.messages))
 
-    def _stop(self, each: _Assigned) -> None:
+    def _stop(self, each: _Assigned, text: str, offset: int) -> None:
         each.stopped = True
         each.low = each.high = each.stable = -1
         each.eof_at = _UNKNOWN
-        text = (
-            "fetch failed due to requested offset not available on the broker: "
-            "Broker: Offset out of range (broker 1)"
-        )
-        self._queue.append(_event(each, KafkaError._AUTO_OFFSET_RESET, text))  # noqa: SLF001 (a public name)
+        error = kafka_error(KafkaError._AUTO_OFFSET_RESET, text)  # noqa: SLF001 (a public name)
+        topic, partition = each.place
+        event = Message(topic=topic, partition=partition, offset=offset, error=error)
+        self._queue.append(event)
 
     def _show_end(self, each: _Assigned) -> None:
         if self._shows_end and each.eof_at != each.position:
@@ -367,9 +406,10 @@ class SimConsumer:
         found = self._cluster.groups.committed(self._group, where.topic, where.partition)
         if found is None:
             return TopicPartition(where.topic, where.partition, _UNKNOWN)
-        if not found.metadata:
-            return TopicPartition(where.topic, where.partition, found.offset)
-        return TopicPartition(where.topic, where.partition, found.offset, found.metadata)
+        at = TopicPartition(where.topic, where.partition, found.offset)
+        if found.epoch >= 0:
+            return TopicPartition(*_key(at), found.offset, found.metadata, found.epoch)
+        return TopicPartition(*_key(at), found.offset, found.metadata) if found.metadata else at
 
     def _commit(self, offsets: list[TopicPartition]) -> list[TopicPartition]:
         deadline = self._clock.monotonic() + 60.0
@@ -387,7 +427,7 @@ class SimConsumer:
                     "Commit failed: Broker: Unknown topic or partition",
                 )
         for each in offsets:
-            committed = Committed(each.offset, each.metadata or "")
+            committed = Committed.of(each)
             groups = self._cluster.groups
             groups.commit(
                 (self._group, each.topic, each.partition), committed, groups.next_commit()
@@ -420,6 +460,10 @@ def _encoded(metadata: GroupMetadata) -> bytes:
 
 def _place(message: Message) -> Place:
     return message.topic() or "", message.partition() or 0
+
+
+def _key(where: TopicPartition) -> Place:
+    return where.topic, where.partition
 
 
 def _event(each: _Assigned, code: int, text: str) -> Message:

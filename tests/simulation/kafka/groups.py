@@ -2,14 +2,23 @@
 
 from typing import NamedTuple
 
+from confluent_kafka import TopicPartition
+
 from tests.simulation.kafka.log import Changes
 
 
 class Committed(NamedTuple):
-    """A committed offset; `metadata` is empty if none was given."""
+    """A committed offset; `metadata` is empty, and `epoch` -1, if none was given."""
 
     offset: int
     metadata: str
+    epoch: int = -1
+
+    @classmethod
+    def of(cls, where: TopicPartition) -> "Committed":
+        """Return what a client commits."""
+        epoch = -1 if where.leader_epoch is None else where.leader_epoch
+        return cls(where.offset, where.metadata or "", epoch)
 
 
 class Groups:

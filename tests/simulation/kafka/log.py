@@ -49,6 +49,8 @@ class Batch:
     transaction: int | None = None
     """The number of the transaction that it is of, once that has ended."""
     fetch_seconds: float = 0.0
+    epoch: int = 0
+    """The leader epoch in which it was appended."""
     messages: list[Message] | None = None
     """Each record as a consumer delivers it; made at the first fetch."""
 
@@ -60,11 +62,15 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer to a fetch: visible records, and the offset to fetch next."""
+    """The answer to a fetch: visible records, and the offset to fetch next.
+
+    `epoch` is the leader epoch of the last batch before that offset, -1 without one.
+    """
 
     messages: list[Message]
     next_offset: int
     seconds: float
+    epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -88,6 +94,8 @@ class PartitionLog:
     """The monotonic time up to which the partition has no leader."""
     gone: bool = False
     """Whether its topic was deleted."""
+    epoch: int = 0
+    """The leader epoch."""
     read_up_to: int = 0
     """The offset after the last record that a consumer has fetched."""
     _bases: list[int] = field(default_factory=list)
@@ -134,6 +142,46 @@ class PartitionLog:
             first += 1
         del self.batches[:first], self._bases[:first]
 
+    def truncate(self, end: int) -> None:
+        """Lose the records from an offset on, and get another leader, in a later epoch.
+
+        As after a power loss or an unclean election. A transaction of which nothing is left is as if it had not begun.
+        """
+        while self.batches and self.batches[-1].end > end:
+            batch = self.batches[-1]
+            if batch.base < end:
+                batch.count, batch.messages = end - batch.base, None
+                del batch.records[batch.count :]
+                break
+            self.batches.pop()
+            self._bases.pop()
+            for producer_id in [each for each, open_ in self._open.items() if batch in open_]:
+                self._open[producer_id].remove(batch)
+                if not self._open[producer_id]:
+                    del self._open[producer_id]
+        self.end = min(self.end, end)
+        self.low = min(self.low, self.end)
+        self.change_leader()
+
+    def change_leader(self) -> None:
+        """Get another leader, in a later epoch."""
+        self.changes.count += 1
+        self.epoch += 1
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the end of the records of an epoch or one before, and that one's epoch.
+
+        That is what a leader answers to OffsetForLeaderEpoch: -1 and -1 without a record.
+        """
+        if epoch == self.epoch:
+            return self.end, epoch
+        if not self.batches:
+            return -1, -1
+        if epoch < self.batches[0].epoch:
+            return self.low, epoch
+        last = [batch for batch in self.batches if batch.epoch <= epoch][-1]
+        return last.end, last.epoch
+
     def fetch(
         self, offset: int, *, committed: bool, at_most: int, patient: bool = False
     ) -> Fetched:
@@ -142,16 +190,16 @@ class PartitionLog:
         Up to one slow batch, unless the caller is `patient`.
         """
         messages: list[Message] = []
-        end, seconds = self.visible_end(committed=committed), 0.0
+        end, seconds, epoch = self.visible_end(committed=committed), 0.0, -1
         for batch in self._from(offset):
             if offset >= end or len(messages) >= at_most or (seconds and not patient):
                 break
             if not batch.control and not (committed and batch.aborted):
                 found = self._messages(batch)
                 messages += map(_own, found[offset - batch.base :])
-            offset = batch.end
+            offset, epoch = batch.end, batch.epoch
             seconds += batch.fetch_seconds
-        return Fetched(messages, offset, seconds)
+        return Fetched(messages, offset, seconds, epoch)
 
     def offset_at(self, timestamp_ms: int, *, committed: bool) -> tuple[int, int] | None:
         """Return the first offset with that timestamp or a later one, and its timestamp. A marker has one too."""
@@ -179,6 +227,7 @@ class PartitionLog:
 
     def _append(self, batch: Batch) -> int:
         self.changes.count += 1
+        batch.epoch = self.epoch
         self.batches.append(batch)
         self._bases.append(batch.base)
         self.end = batch.end
@@ -201,6 +250,7 @@ class PartitionLog:
                     value=record.value,
                     timestamp=(1, record.timestamp_ms),
                     headers=record.headers or None,
+                    leader_epoch=batch.epoch,
                 )
                 for offset, record in enumerate(batch.records, batch.base)
             ]
@@ -220,4 +270,5 @@ def _own(message: Message) -> Message:
         value=message.value(),
         timestamp=message.timestamp(),
         headers=list(headers),  # type: ignore[arg-type] # of a consumer they are a list
+        leader_epoch=message.leader_epoch(),
     )

@@ -119,10 +119,7 @@ class SimProducer:
         The library waits longer than `timeout`, as it does here.
         """
         assert timeout >= 0
-        offsets = {
-            (each.topic, each.partition): Committed(each.offset, each.metadata or "")
-            for each in positions
-        }
+        offsets = {(each.topic, each.partition): Committed.of(each) for each in positions}
 
         def add() -> None:
             self._transactions.add_offsets(decoded(group_metadata), offsets)

@@ -1,6 +1,10 @@
 """Brokers of tests: they may take as long to start, and may hang as long, as the machine makes them."""
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 from dedupe_local.servers.kafka import EmbeddedBroker
@@ -27,3 +31,23 @@ def mortal_broker(directory: Path) -> EmbeddedBroker:
     return EmbeddedBroker(
         directory, session_seconds=MORTAL_SESSION_SECONDS, start_seconds=START_SECONDS
     )
+
+
+@contextmanager
+def losing(broker: EmbeddedBroker, topic: str, copies: Path) -> Iterator[Callable[[], None]]:
+    """Copy partition 0 of a topic; yield what puts the copy back, so that later records are lost.
+
+    As after a power loss. The broker is restarted each time, which begins another leader epoch.
+    """
+    log, copy = broker.data_dir / "data" / f"{topic}-0", Path(mkdtemp(dir=copies)) / "log"
+    broker.stop()
+    shutil.copytree(log, copy)
+    broker.start()
+
+    def lose() -> None:
+        broker.stop()
+        shutil.rmtree(log)
+        shutil.copytree(copy, log)
+        broker.start()
+
+    yield lose

@@ -223,6 +223,12 @@ TEXTS = [
     bad("spec.input.topic", "orders\n", "must be a Kafka topic name"),
     bad("spec.input.topic", LONG, "is too long; allowed: at most 249 characters"),
     bad("spec.output.topic", ".", "'.' must be a Kafka topic name"),
+    bad(
+        "spec.input.acceptTruncated",
+        [{"topic": "a b", "partition": 0, "offset": 1, "epoch": 2}],
+        "must be a Kafka topic name",
+        "spec.input.acceptTruncated.0.topic",
+    ),
     bad("spec.kafka.bootstrapServers", "kafka", "'kafka' must be host:port"),
     bad("spec.kafka.bootstrapServers", "kafka:0", "must be host:port"),
     bad("spec.kafka.bootstrapServers", "kafka:65536", "must be host:port"),

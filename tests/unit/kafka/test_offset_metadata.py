@@ -9,9 +9,11 @@ from dedupe_kafka.offset_metadata import (
     OffsetMetadata,
     decode_metadata,
     encode_metadata,
+    input_offset,
     split_token,
     with_token,
 )
+from dedupe_kafka.offsets import LastRead
 
 ids = st.text("abcXYZ019-_", max_size=22)
 numbers = st.integers(0, 2**63 - 1)
@@ -48,10 +50,42 @@ def test_a_stream_that_has_not_grown_writes_what_it_always_has() -> None:
         ("Ab1:7:In1", OffsetMetadata("Ab1", 7, "In1")),
         ("Ab1::In1:2-0", OffsetMetadata("Ab1", None, "In1", Cut(2, 0))),
         ("Ab1:7:In1:2-40", OffsetMetadata("Ab1", 7, "In1", Cut(2, 40))),
+        ("Ab1:7:In1:~57", OffsetMetadata("Ab1", 7, "In1", None, 57)),
+        ("Ab1:7:In1:2-40~57", OffsetMetadata("Ab1", 7, "In1", Cut(2, 40), 57)),
     ],
 )
 def test_the_metadata_of_every_release_is_read(text: str, known: OffsetMetadata) -> None:
     assert decode_metadata(text) == known
+
+
+@pytest.mark.parametrize(
+    ("metadata", "read", "committed"),
+    [
+        ("Ab1::In1", LastRead(), ("Ab1::In1", None)),
+        ("Ab1::In1", LastRead(60, 4), ("Ab1::In1", 4)),
+        ("Ab1::In1", LastRead(80, 4), ("Ab1::In1", 4)),  # it has read ahead
+        ("Ab1::In1", LastRead(57, 4), ("Ab1::In1:~57", 4)),
+        ("Ab1::In1:2-40", LastRead(57, 4), ("Ab1::In1:2-40~57", 4)),
+        ("Ab1::In1:2-40~57", LastRead(58, 5), ("Ab1::In1:2-40~58", 5)),
+        ("Ab1::In1:~57", LastRead(60, 5), ("Ab1::In1", 5)),
+        ("Ab1::In1:~57", LastRead(), ("Ab1::In1", None)),
+        (
+            "set by hand",
+            LastRead(57, 4),
+            ("set by hand", None),
+        ),  # the epoch would be of another offset
+        ("set by hand", LastRead(60, 4), ("set by hand", 4)),
+    ],
+)
+def test_an_offset_goes_with_the_last_record_before_it(
+    metadata: str, read: LastRead, committed: tuple[str, int | None]
+) -> None:
+    found = input_offset(("in", 0), 60, metadata, read)
+    assert (found.metadata, found.leader_epoch) == committed
+    token = input_offset(
+        ("in", 0), 60, metadata, read, add_token=lambda text: with_token(text, "3-17")
+    )
+    assert split_token(token.metadata) == (committed[0], "3-17")
 
 
 @pytest.mark.parametrize("passed", ["", "2", "2-", "-40", "-", "a-b", "2-40-1", "²-40", "2.40"])

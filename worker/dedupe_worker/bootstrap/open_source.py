@@ -25,7 +25,8 @@ from dedupe_worker.bootstrap.placement import placement_of
 from dedupe_worker.bootstrap.source import Columns, Source
 from dedupe_worker.bootstrap.topic import TopicSource
 from dedupe_worker.kafka.admin import Topics
-from dedupe_worker.kafka.consumer import PartitionReader, open_reader
+from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.open_reader import open_reader
 
 TOPIC: Final = "topic:"
 

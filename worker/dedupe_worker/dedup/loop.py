@@ -26,7 +26,8 @@ from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.loop_output import Output
 from dedupe_worker.dedup.records import choose, readable_part
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.consumer import Batch, Source
+from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.kafka.source import Source
 from dedupe_worker.side_topics.writers import SideTopicWriter
 from dedupe_worker.status import Degraded, WorkerState
 from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
@@ -253,11 +254,12 @@ class Loop:
 
     def _last_records(self, transaction: _Transaction) -> LastRecords:
         read, written = transaction.last_read, transaction.last_passed
+        last = NO_RECORDS._replace(read_up_to=self._reader.last_read)
         if not self._config.fingerprints:
-            return NO_RECORDS
-        return LastRecords(
-            fingerprint(read, read.offset() or 0) if read else "",
-            fingerprint(written, self._output.position - 1) if written else "",
+            return last
+        return last._replace(
+            read=fingerprint(read, read.offset() or 0) if read else "",
+            written=fingerprint(written, self._output.position - 1) if written else "",
         )
 
     def _clear_logs(self) -> None:
@@ -266,7 +268,7 @@ class Loop:
 
     def _with_location(self, error: RecordRefused) -> RecordRefused:
         """Return the error with the input offsets: Kafka does not name the record."""
-        if self._open is None or self._open.next_offset == 0:
+        if not (self._open and self._open.next_offset):
             return error
         first, last = self._open.first_offset, self._open.next_offset - 1
         where = f"offset {first}" if first >= last else f"one of the offsets {first} to {last}"
@@ -286,9 +288,8 @@ class Loop:
                 "lag_messages": None if end is None else max(0, end - batch.next_offset),
             }
         )
-        self._worker_state.output = self._worker_state.output.model_copy(
-            update={"position": self._output.position}
-        )
+        written = {"position": self._output.position}
+        self._worker_state.output = self._worker_state.output.model_copy(update=written)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

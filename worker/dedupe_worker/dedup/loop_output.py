@@ -6,8 +6,8 @@ from typing import Protocol
 from confluent_kafka import Message
 
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.side_records import Routed, SideRecord
+from dedupe_worker.kafka.source import Source
 from dedupe_worker.values import Times
 
 

@@ -17,7 +17,8 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
-from dedupe_worker.store.metadata import NO_RECORDS, LastRecords, encode_ranges
+from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
+from dedupe_worker.store.offset_ranges import encode_ranges
 from dedupe_worker.values import OWNER, Values, without_owner
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")

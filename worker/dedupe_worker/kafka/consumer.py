@@ -11,9 +11,11 @@ from typing import Any, Final, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
-from dedupe_kafka.client import kafka_error, made
+from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, RecordCorrupt, StreamError
-from dedupe_kafka.fetch_errors import before_corrupt
+from dedupe_kafka.fetch_errors import before_corrupt, parting_of, truncated
+from dedupe_kafka.offset_metadata import input_offset
+from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_worker.kafka.committed import Committed, read_committed
 from dedupe_worker.kafka.fetch_progress import LOOK_SECONDS, FetchFailures, FetchProgress
 
@@ -21,8 +23,6 @@ _IDLE_POLL_SECONDS: Final = 0.5
 # The longest time in which nothing is fetched while there is something to read: several times as long as from one
 # statistics to the next.
 _STARVED_SECONDS: Final = 20.0
-# They alone show progress through aborted records, which the client drops.
-_STATISTICS_MS: Final = 5_000
 # Of `read_output`, where latency does not matter.
 _OUTPUT_BATCH_RECORDS: Final = 10_000
 _OUTPUT_WAIT_SECONDS: Final = 0.2
@@ -51,7 +51,7 @@ class PartitionReader:
     """Read committed records of one partition from an offset on.
 
     `make_impatient` makes a consumer of the group for `committed_now`, which without it waits as `committed` does.
-    Raises OffsetOutOfRange, RecordCorrupt, or the named error of `kafka_error`.
+    Raises OffsetOutOfRange, InputTruncated, RecordCorrupt, or the named error of `kafka_error`.
     """
 
     def __init__(
@@ -72,6 +72,9 @@ class PartitionReader:
         self._longest_starved_seconds = starved_seconds
         self.topic, self.partition = topic, partition
         self._next_offset = 0
+        self.last_read = NOTHING_READ
+        """The last record before the next offset, as far as it is known; commits have it."""
+        self._proves = False
         self._idle = False
         self._starved_seconds = 0.0
         self._seen_fetched = fetched.next_offset
@@ -86,9 +89,19 @@ class PartitionReader:
         """Return the next offset to read, as of the last `read` or `seek`."""
         return self._next_offset
 
-    def seek(self, offset: int) -> None:
-        """Read from `offset` on."""
+    def seek(self, offset: int, last_read: LastRead | None = None) -> None:
+        """Read from `offset` on.
+
+        With `last_read`, the last record before it, nothing is read of a partition that has lost that record: `read`
+        raises InputTruncated.
+        """
+        self._proves, self.last_read = last_read is not None, last_read or NOTHING_READ
         self._consumer.assign([TopicPartition(self.topic, self.partition, offset)])
+        if self.last_read.is_known:  # of `assign` the library does not always ask the leader
+            epoch = self.last_read.epoch
+            self._consumer.seek(
+                TopicPartition(self.topic, self.partition, offset, leader_epoch=epoch)
+            )
         self._next_offset = offset
         self._seeks += 1
         self._idle = False
@@ -139,6 +152,8 @@ class PartitionReader:
             if self._failures.before_these():
                 self.check_topic()
             self._next_offset = (records[-1].offset() or 0) + 1
+            epoch = records[-1].leader_epoch()
+            self.last_read = LastRead(self._next_offset, -1 if epoch is None else epoch)
             self._starved_seconds = 0.0
         else:  # not by the clock, which advances while the process is stopped
             self._starved_seconds += _IDLE_POLL_SECONDS if self._idle else wait_seconds
@@ -173,7 +188,8 @@ class PartitionReader:
 
     def commit(self, next_offset: int, metadata: str) -> None:
         """Commit `next_offset` and its metadata for the group, without a transaction."""
-        where = TopicPartition(self.topic, self.partition, next_offset, metadata)
+        place = self.topic, self.partition
+        where = input_offset(place, next_offset, metadata, self.last_read)
         try:
             done = self._consumer.commit(offsets=[where], asynchronous=False)
         except KafkaException as error:
@@ -230,6 +246,7 @@ class PartitionReader:
                     # After the last record there may be transaction markers, which have offsets too.
                     self._next_offset = max(self._next_offset, message.offset() or 0)
                 case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE:  # noqa: SLF001
+                    self._check_tail(error)
                     raise OffsetOutOfRange(
                         f"offset {self._next_offset} of {self.topic}/{self.partition} does not exist: {error.str()}"
                     )
@@ -237,27 +254,16 @@ class PartitionReader:
                     raise kafka_error(error, f"reading {self.topic}/{self.partition}")
         return at_end
 
+    def _check_tail(self, error: KafkaError) -> None:
+        """Raise InputTruncated if the error says that records which were read are lost.
 
-def open_reader(
-    make_consumer: Callable[[dict[str, Any]], Any],
-    config: dict[str, Any],
-    topic: str,
-    partition: int,
-    clock: Clock,
-) -> PartitionReader:
-    """Make a consumer and its reader. Raises InvalidConfig."""
-    fetched = FetchProgress(topic, partition)
-    watched = {**config, "stats_cb": fetched, "statistics.interval.ms": _STATISTICS_MS}
-    return PartitionReader(
-        made(make_consumer, watched),
-        topic,
-        partition,
-        clock,
-        fetched,
-        make_impatient=lambda: made(
-            make_consumer, {**config, "isolation.level": "read_uncommitted"}
-        ),
-    )
+        Markers of transactions after them may be lost: then the next session reads on from the last record.
+        """
+        parting = parting_of(error)
+        if parting is None or not self._proves or parting.end >= self.last_read.end:
+            return
+        place = self.topic, self.partition
+        raise truncated(place, self._next_offset, self.last_read, parting)
 
 
 class Reader(Protocol):
@@ -265,18 +271,6 @@ class Reader(Protocol):
 
     def read(self, max_records: int, wait_seconds: float) -> Batch: ...  # noqa: D102
     def check(self, end: int) -> None: ...  # noqa: D102
-
-
-class Source(Reader, Protocol):
-    """The part of `PartitionReader` that the loop and its commits use."""
-
-    @property
-    def topic(self) -> str: ...  # noqa: D102
-    @property
-    def next_offset(self) -> int: ...  # noqa: D102
-    def end_offset(self) -> int | None: ...  # noqa: D102
-    def group_metadata(self) -> object: ...  # noqa: D102
-    def commit(self, next_offset: int, metadata: str) -> None: ...  # noqa: D102
 
 
 def read_output(

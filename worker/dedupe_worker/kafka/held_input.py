@@ -11,7 +11,7 @@ from typing import Final
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.open_transaction import open_transaction
-from dedupe_worker.kafka.consumer import Source
+from dedupe_worker.kafka.source import Source
 from dedupe_worker.status import Degraded, WorkerState
 
 _TOLD_AFTER_SECONDS: Final = 60.0

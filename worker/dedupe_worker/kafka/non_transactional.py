@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable
-from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.kafka.source import Source
 
 _ACKNOWLEDGED_SECONDS: Final = 60.0
 _SLICE_SECONDS: Final = 1.0

@@ -17,8 +17,8 @@ from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, QueueTooSmall, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.committed import Committed
-from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.side_records import Routed, SideRecord
+from dedupe_worker.kafka.source import Source
 from dedupe_worker.values import Times
 
 # For a queue without room, where no transaction bounds the time.

@@ -8,14 +8,15 @@ share one bound on their time, below that time-out; see take_over.py for the res
 from threading import Event
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from dedupe_crds.clock import Clock, Stopwatch
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
 from dedupe_kafka.errors import BrokerUnavailable, Stopped, TransactionExpired
+from dedupe_kafka.offset_metadata import input_offset
 from dedupe_worker.kafka.committed import Committed
-from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.kafka.source import Source
 from dedupe_worker.kafka.take_over import TakeOver
 
 # For all calls of a transaction together: with the last slice and the abort less than TRANSACTION_SECONDS, so that
@@ -114,8 +115,10 @@ class TransactionalOutput(PartitionOutput):
                 f"the transaction of {self._topic}/{self._partition} is {self._age.seconds:.0f} s old, and Kafka ends "
                 f"it after {TRANSACTION_SECONDS:.0f} s; starting again"
             )
-        token = self._take_over.add_token(metadata)
-        offsets = [TopicPartition(source.topic, self._partition, next_offset, token)]
+        place, add_token = (source.topic, self._partition), self._take_over.add_token
+        offsets = [
+            input_offset(place, next_offset, metadata, source.last_read, add_token=add_token)
+        ]
         self._call(
             "adding the input offset to the transaction",
             self._producer.send_offsets_to_transaction,

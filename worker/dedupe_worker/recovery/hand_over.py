@@ -83,7 +83,8 @@ def check_handed_over(factory: ComponentFactory, direct: Direct) -> None:
 
 def _without_routers(factory: ComponentFactory, direct: Direct) -> ComponentFactory:
     stream = factory.config.stream
-    spec = stream.spec.model_copy(update={"repartition": None, "input": Input(topic=direct.topic)})
+    source = Input(topic=direct.topic, accept_truncated=stream.spec.input.accept_truncated)
+    spec = stream.spec.model_copy(update={"repartition": None, "input": source})
     made = copy(factory)
     made.take_over = factory.take_over_before_routers
     made.config = replace(factory.config, stream=stream.model_copy(update={"spec": spec}))

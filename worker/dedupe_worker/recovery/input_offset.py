@@ -7,18 +7,23 @@ topic in identity.json, which is recorded only after the others name the present
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
 from dedupe_kafka.offset_metadata import decode_metadata
+from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place
 from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.recovery.lost_tail import Known, LostTail, furthest, rewind
 from dedupe_worker.recovery.tail import plan_start
 from dedupe_worker.recovery.taken_over import TakenOver, committed_offset
 from dedupe_worker.status import Degraded, WorkerState
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.metadata import StoreMetadata
+
+_MOST_OFFSETS_AGAIN: Final = 10_000
 
 log = structlog.get_logger()
 
@@ -28,8 +33,9 @@ class InputStart:
     """The input offset at which to continue.
 
     `committed` is the group's committed offset if it is of this input topic, `end` the partition's end at this start.
-    `unlabelled`: the group has a committed offset that does not name this input topic. The topic's retention deleted
-    `expired` offsets before `offset` before they were committed.
+    `unlabelled`: the group has a committed offset that does not name this input topic, or another one counts. The
+    topic's retention deleted `expired` offsets before `offset` before they were committed. `last_read` is the last
+    record before `offset`, and `low` the first offset of the partition.
     """
 
     offset: int
@@ -37,6 +43,18 @@ class InputStart:
     end: int
     unlabelled: bool = False
     expired: int = 0
+    last_read: LastRead = NOTHING_READ
+    low: int = 0
+
+    @property
+    def reads_from(self) -> int:
+        """Return the offset to read from.
+
+        It is after the last record: markers between that and `offset` may be lost, with records in their place.
+        """
+        if not self.last_read.is_known:
+            return self.offset
+        return max(self.low, min(self.offset, self.last_read.end))
 
 
 def begin_input(
@@ -85,12 +103,14 @@ def find_start(
     worker_state: WorkerState,
     group: str,
     *,
+    tail: LostTail,
     read_before: int = -1,
     trims: bool = False,
 ) -> InputStart:
     """Find the input offset at which to continue. Raises StreamError.
 
     `read_before` is the offset of a discarded store. `trims`: the workers themselves delete input that is committed.
+    What is committed through `reader` from now on carries the last record before the offset.
     """
     topic, number = partition.input_topic, partition.identity.partition
     found = committed_offset(partition, reader.committed, group)
@@ -100,13 +120,16 @@ def find_start(
     available = partition.topics.offsets(topic.name, number)
     if (of and not same) or (partition.recorded is not None and not partition.same_input):
         read_before = max(read_before, 0)  # made anew: its records count from the first on
-    start = plan_start(
-        committed=committed.offset if committed else None,
-        metadata=store.metadata,
-        read_before=read_before,
-        available=available,
-        high_watermark=partition.topics.high_watermark(topic.name, number),
-    )
+    high_watermark = partition.topics.high_watermark(topic.name, number)
+    known = furthest(committed, store.metadata, read_before)
+    place, end = (topic.name, number), max(available.end, high_watermark)
+    parting = tail.accepted_parting(place, known, end)
+    if parting is not None:
+        known = _accept(worker_state, store, place, known, parting)
+    start = plan_start(known, available, high_watermark=high_watermark)
+    # A long stretch of aborted records after the last record is not read again to prove that one.
+    near = start.offset - known.last_read.end <= _MOST_OFFSETS_AGAIN
+    reader.last_read = known.last_read if near else NOTHING_READ
     if trims and committed is None:
         # The group's offset has expired, and the store is an older one: what is gone was committed before, so it is in
         # the output.
@@ -119,8 +142,28 @@ def find_start(
             start.expired,
         )
         log.error("input records expired before they were read", offsets=start.expired)
-    unlabelled = found is not None and of != topic.id
-    return InputStart(start.offset, committed, available.end, unlabelled, start.expired)
+    unlabelled = (found is not None and of != topic.id) or parting is not None
+    return InputStart(
+        *(start.offset, committed, available.end, unlabelled, start.expired),
+        last_read=reader.last_read,
+        low=available.low,
+    )
+
+
+def _accept(
+    worker_state: WorkerState, store: IdStore, place: Place, known: Known, parting: LastRead
+) -> Known:
+    """Continue where the logs part: on disk, and in the status once."""
+    topic, number = place
+    worker_state.degradations.record(
+        Degraded.INPUT_TRUNCATED,
+        f"{topic}/{number} was read up to offset {known.offset}, and the brokers have lost what was there from offset "
+        f"{parting.end} on. It is read on from there, as spec.input.acceptTruncated says: what was read and lost is "
+        "in the output, and what was not read is lost",
+    )
+    log.error("input continues where it was truncated", place=place, offset=parting.end)
+    rewind(store, parting)
+    return Known(parting.end, parting)
 
 
 def begin_output(start: InputStart, partition: TakenOver) -> InputStart:

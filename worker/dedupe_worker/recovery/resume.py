@@ -9,7 +9,7 @@ from threading import Event
 
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.extract import Extractor
-from dedupe_kafka.offset_metadata import encode_metadata
+from dedupe_kafka.offset_metadata import decode_metadata, encode_metadata
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids, recorded_position
@@ -35,7 +35,8 @@ def record_topics(
     ids = partition.output_topic.id, partition.input_topic.id
     if start.committed is None or start.unlabelled:
         position = recorded_position(start.committed, start.offset, *ids)
-        output.record_start(start.offset, reader, encode_metadata(*ids, position))
+        cut = decode_metadata(start.committed.metadata).cut if start.committed else None
+        output.record_start(start.offset, reader, encode_metadata(*ids, position, cut))
     identity = partition.identity
     if state.recorded(identity.stream, identity.partition) != identity:
         state.record(identity)

@@ -49,7 +49,8 @@ from dedupe_worker.store.checkpoint import (
     remove_unfinished,
     restore_from_checkpoint,
 )
-from dedupe_worker.store.metadata import StoreMetadata, decode_ranges
+from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.offset_ranges import decode_ranges
 from dedupe_worker.store.state_dir import Identity
 
 log = structlog.get_logger()

@@ -17,10 +17,11 @@ from confluent_kafka import Message
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import Extractor
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import InputTruncated
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Reader, read_output
+from dedupe_worker.recovery.lost_tail import Known
 from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.status import Progress
 from dedupe_worker.store.metadata import StoreMetadata
@@ -28,12 +29,6 @@ from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import timestamps
 
 _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost half of small ones
-
-
-class InputTruncated(StreamError):
-    """The input ends before the last read offset: the broker has lost records."""
-
-    retriable = True
 
 
 class Trust(Enum):
@@ -116,38 +111,28 @@ class StartPlan:
     expired: int
 
 
-def plan_start(
-    *,
-    committed: int | None,
-    metadata: StoreMetadata | None,
-    available: OffsetRange,
-    high_watermark: int = 0,
-    read_before: int = -1,
-) -> StartPlan:
+def plan_start(known: Known, available: OffsetRange, *, high_watermark: int = 0) -> StartPlan:
     """Decide at which input offset to continue; all are of this input topic.
 
     The store's offset counts as well as the committed one, because a group's offsets expire (after seven idle days by
     default) and can be reset; going back would produce again the records that are older than the window. So does
-    `read_before`, that of a store which was discarded for what the output lacks.
+    that of a store which was discarded for what the output lacks.
     `high_watermark` is after `available` while a transaction is open in the input: a user may set the group's offset
     to there, and the reader waits.
 
-    Raises InputTruncated if the partition ends before that offset.
+    Raises InputTruncated if the partition ends before the last record that was read.
     """
-    known = max(
-        -1 if committed is None else committed,
-        -1 if metadata is None else metadata.input_offset,
-        read_before,
-    )
     end = max(available.end, high_watermark)
-    if known > end:
+    if known.read_to > end:
         raise InputTruncated(
-            f"the input ends at offset {end} but was read up to {known}: the broker lost records. "
+            f"the input ends at offset {end} but was read up to {known.offset}: the broker lost records. "
             "When the cause is understood, delete the state directory and set the group's offset to where to continue"
         )
-    if known < 0:
+    if known.offset < 0:
         return StartPlan(available.low, 0)
-    return StartPlan(max(known, available.low), max(0, available.low - known))
+    # Behind the end there are only lost markers of transactions before.
+    offset = known.offset if known.offset <= end else known.read_to
+    return StartPlan(max(offset, available.low), max(0, available.low - offset))
 
 
 def begin_rebuild(

@@ -93,6 +93,7 @@ def take_over(
         committed = committed_offset(partition, reader.committed, config.group)
         if committed:
             _check_topics(partition, committed)
+            reader.last_read = committed.last_read
             output.take_over(committed, reader)
     except Fenced as error:
         raise TakeOverContested(

@@ -23,6 +23,7 @@ class Degraded(StrEnum):
 
     WINDOW_SHORTENED = "WindowShortened"
     INPUT_EXPIRED = "InputExpired"
+    INPUT_TRUNCATED = "InputTruncated"
     INPUT_TOPIC_REPLACED = "InputTopicReplaced"
     GENERATIONS_DROPPED = "GenerationsDropped"
     MISSING_IDS = "MissingIds"

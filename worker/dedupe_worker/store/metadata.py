@@ -22,12 +22,13 @@ Further fields stand under the key `more`, written in the same batch. The releas
 
     lastRead       the last record read and the last written (`values.fingerprint`), for brokers without topic ids only
     lastWritten
+    readUpTo       the offset after the last record that was read before the input offset, @, and its leader epoch
     inputTopic     id of the input topic that the input offset is of, and the owners of this generation's ids
     agedMs         the clock by which ids age (dedup/ageing_clock.py), Unix milliseconds
     agedFromMs     the same when the first ids were written to this generation
     agedToMs       the same when the last ids were written to it
     changes        how often ids were added to this generation, or removed from it, at a position that stayed
-    ownOutput      ranges of the output after the position whose ids are in the store (`encode_ranges`): an open
+    ownOutput      ranges of the output after the position whose ids are in the store (`offset_ranges.py`): an open
                    transaction of another producer keeps the position before them
     origins        the numbers of the places in owners, behind routers only (origins.py)
     learnt         up to where ids of other outputs are in the store (learnt.py), of partitions that were added
@@ -37,11 +38,10 @@ A stamp that the release before wrote differs from the one above, so the further
 
 import json
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_worker.errors import StoreCorrupt
 
 METADATA_KEY: Final = b"stamp"
@@ -58,9 +58,8 @@ _LAYOUT: Final = struct.Struct(">BBqqqqqqq")
 METADATA_BYTES: Final = _LAYOUT.size
 _LAYOUTS: Final = {1: struct.Struct(">BBqqqqq"), _FORMAT: _LAYOUT}
 
-_MOST_RANGES: Final = 32
-
 _FURTHER: Final = {
+    "readUpTo": "read_up_to",
     "inputTopic": "input_topic",
     "lastRead": "last_read",
     "lastWritten": "last_written",
@@ -90,6 +89,7 @@ class StoreMetadata:
     truncated: bool
     newest_ms: int = 0
     forgotten_ms: int = 0
+    read_up_to: str = ""
     input_topic: str = ""
     last_read: str = ""
     last_written: str = ""
@@ -116,7 +116,7 @@ class StoreMetadata:
 
         What its retention deletes before the worker reads it counts as expired.
         """
-        return replace(self, input_offset=0, input_topic=input_topic, last_read="")
+        return replace(self, input_offset=0, input_topic=input_topic, last_read="", read_up_to="")
 
     def amended(self, *, added: int, removed: int) -> "StoreMetadata":
         """Return the metadata after ids were added and removed; the position stays."""
@@ -133,31 +133,15 @@ def ages(metadata: StoreMetadata) -> tuple[int, int]:
     return first_ms, metadata.aged_to_ms or metadata.last_seen_ms
 
 
-def encode_ranges(ranges: Sequence[OffsetRange], position: int) -> str:
-    """Encode the ranges that reach beyond a position; of many the newest.
-
-    >>> encode_ranges([OffsetRange(3, 5), OffsetRange(7, 9), OffsetRange(12, 20)], 5)
-    '7-9,12-20'
-    """
-    beyond = [f"{each.low}-{each.end}" for each in ranges[-_MOST_RANGES:] if each.end > position]
-    return ",".join(beyond)
-
-
-def decode_ranges(text: str) -> list[OffsetRange]:
-    """Decode what `encode_ranges` has returned.
-
-    >>> decode_ranges("7-9,12-20")
-    [OffsetRange(low=7, end=9), OffsetRange(low=12, end=20)]
-    """
-    pairs = (each.split("-") for each in text.split(",") if each)
-    return [OffsetRange(int(low), int(end)) for low, end in pairs]
-
-
 class LastRecords(NamedTuple):
-    """Fingerprints of the last records read and written; empty if unknown."""
+    """Fingerprints of the last records read and written, empty if unknown.
+
+    `read_up_to` is where the last record that was read ends.
+    """
 
     read: str = ""
     written: str = ""
+    read_up_to: LastRead = NOTHING_READ
 
 
 NO_RECORDS: Final = LastRecords()
@@ -202,6 +186,7 @@ def next_metadata(
         truncated=bool(latest and latest.truncated),
         newest_ms=max(newest_ms, before.newest_ms if before else 0),
         forgotten_ms=latest.forgotten_ms if latest else 0,
+        read_up_to=_read_up_to(latest, input_offset, last.read_up_to),
         input_topic=input_topic,
         last_read=last.read or (latest.last_read if latest else ""),
         last_written=last.written or (latest.last_written if latest else ""),
@@ -213,6 +198,22 @@ def next_metadata(
         origins=(kept.origins if kept else "") or (latest.origins if latest else ""),
         learnt=(kept.learnt if kept else "") or (latest.learnt if latest else ""),
     )
+
+
+def _read_up_to(latest: StoreMetadata | None, input_offset: int, read: LastRead) -> str:
+    """Return where the last record before the input offset ends, empty if unknown.
+
+    A write at the same offset, such as of a catch-up, need not say so again.
+    """
+    if read.is_known:
+        return f"{min(read.end, input_offset)}@{read.epoch}"
+    return latest.read_up_to if latest and latest.input_offset == input_offset else ""
+
+
+def last_read_of(metadata: StoreMetadata) -> LastRead:
+    """Return the last record that was read before the input offset."""
+    end, _, epoch = metadata.read_up_to.partition("@")
+    return LastRead(int(end), int(epoch)) if epoch else NOTHING_READ
 
 
 def encode_metadata(metadata: StoreMetadata) -> bytes:

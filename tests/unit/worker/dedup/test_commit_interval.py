@@ -8,6 +8,7 @@ import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.spec.worker import Tuning
+from dedupe_kafka.offsets import NOTHING_READ
 from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.kafka.consumer import Batch
@@ -23,6 +24,7 @@ class Arriving:
     """A reader, an output and a window, whose records arrive at given times."""
 
     position = complete_up_to = 0
+    last_read = NOTHING_READ
     own = ()
 
     def __init__(self, clock: StillClock, arrivals: list[float]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.offsets import NOTHING_READ
 from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.classify import Verdict
 from dedupe_worker.dedup.loop import Loop, LoopConfig
@@ -20,6 +21,7 @@ class Skipping:
     """A reader that finds no records, an output, and a window."""
 
     topic = "raw"
+    last_read = NOTHING_READ
     position = complete_up_to = 7
     own = ()
 

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from dedupe_kafka.errors import BrokerUnavailable, RecordCorrupt
-from dedupe_worker.kafka.consumer import PartitionReader, open_reader
+from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.open_reader import open_reader
 from tests.unit.worker.still_clock import StillClock
 
 END = 1_000_000
@@ -23,6 +24,9 @@ class Record:
         return self._offset
 
     def error(self) -> None:
+        return None
+
+    def leader_epoch(self) -> int | None:
         return None
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
 from dedupe_kafka.errors import BrokerUnavailable, StreamError, TransactionExpired
 from dedupe_kafka.offset_metadata import encode_metadata
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.offsets import NOTHING_READ, OffsetRange
 from dedupe_worker.kafka import transactional
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.take_over import TakeOver
@@ -102,6 +102,7 @@ class Broker:
 
 class Source:
     topic = "raw"
+    last_read = NOTHING_READ
 
     def group_metadata(self) -> object:
         return None

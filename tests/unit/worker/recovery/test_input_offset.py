@@ -1,16 +1,19 @@
 """Which committed offsets count for the input topic as it is now."""
 
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_crds.manifest import parse_manifest
 from dedupe_kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.recovery.input_offset import InputStart, begin_input, begin_output, find_start
+from dedupe_worker.recovery.lost_tail import LostTail
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.metadata import StoreMetadata
 from tests.unit.crds.manifests import changed
@@ -59,7 +62,10 @@ def find(
     found = None if committed is None else Committed(committed, metadata)
     reader = cast("PartitionReader", Reader(found))
     store = cast("Any", SimpleNamespace(metadata=stamp))
-    return find_start(partition, reader, store, state or worker_state(), "group", trims=trims)
+    tail = LostTail(lambda: reader, (), SYSTEM_CLOCK, Event())
+    return find_start(
+        *(partition, reader, store, state or worker_state(), "group"), tail=tail, trims=trims
+    )
 
 
 @pytest.mark.parametrize(

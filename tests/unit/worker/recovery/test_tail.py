@@ -12,12 +12,14 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import extractor_for, pack_id
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.errors import InputTruncated
+from dedupe_kafka.offsets import LastRead, OffsetRange
 from dedupe_worker.dedup.window import Window
+from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.recovery.lost_tail import Known, furthest
 from dedupe_worker.recovery.tail import (
     CatchUpPlan,
-    InputTruncated,
     StartPlan,
     Trust,
     begin_rebuild,
@@ -125,6 +127,13 @@ def test_a_replaced_output_topic_shortens_the_window_though_it_is_read_whole() -
     assert plan(stamp(), output=OffsetRange(0, 0), output_topic_id="other").truncated
 
 
+def known_of(committed: int | None, stored: int | None) -> Known:
+    return furthest(
+        None if committed is None else Committed(committed, None),
+        None if stored is None else stamp(input_offset=stored),
+    )
+
+
 @pytest.mark.parametrize(
     ("committed", "stored", "expected"),
     [
@@ -143,36 +152,30 @@ def test_a_replaced_output_topic_shortens_the_window_though_it_is_read_whole() -
 def test_the_input_is_read_on_from_the_furthest_offset_that_is_known(
     committed: int | None, stored: int | None, expected: StartPlan
 ) -> None:
-    has = None if stored is None else stamp(input_offset=stored)
-    found = plan_start(committed=committed, metadata=has, available=OffsetRange(20, 90))
-    assert found == expected
+    assert plan_start(known_of(committed, stored), OffsetRange(20, 90)) == expected
 
 
 @pytest.mark.parametrize(("committed", "stored"), [(91, None), (None, 91), (10, 91)])
 def test_an_input_that_ends_before_what_was_read_is_refused(
     committed: int | None, stored: int | None
 ) -> None:
-    has = None if stored is None else stamp(input_offset=stored)
     with pytest.raises(InputTruncated, match="ends at offset 90 but was read up to 91"):
-        plan_start(committed=committed, metadata=has, available=OffsetRange(20, 90))
+        plan_start(known_of(committed, stored), OffsetRange(20, 90))
+
+
+def test_lost_markers_after_the_last_record_are_no_lost_input() -> None:
+    found = plan_start(Known(95, LastRead(85, 3)), OffsetRange(20, 90))
+    assert found == StartPlan(85, 0)
+    with pytest.raises(InputTruncated):
+        plan_start(Known(95, LastRead(91, 3)), OffsetRange(20, 90))
 
 
 def test_an_offset_in_an_open_transaction_of_the_input_is_waited_at() -> None:
     """A user may reset the group to the end, which is after the last stable offset."""
-    found = plan_start(
-        committed=95,
-        metadata=None,
-        available=OffsetRange(20, 90),
-        high_watermark=95,
-    )
+    found = plan_start(Known(95), OffsetRange(20, 90), high_watermark=95)
     assert found == StartPlan(95, 0)
     with pytest.raises(InputTruncated, match="ends at offset 95 but was read up to 96"):
-        plan_start(
-            committed=96,
-            metadata=None,
-            available=OffsetRange(20, 90),
-            high_watermark=95,
-        )
+        plan_start(Known(96), OffsetRange(20, 90), high_watermark=95)
 
 
 class OutputReader:

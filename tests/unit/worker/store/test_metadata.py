@@ -10,11 +10,10 @@ from dedupe_worker.store.metadata import (
     NO_RECORDS,
     StoreMetadata,
     decode_metadata,
-    decode_ranges,
     encode_metadata,
-    encode_ranges,
     next_metadata,
 )
+from dedupe_worker.store.offset_ranges import decode_ranges, encode_ranges
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 stamps = st.builds(

@@ -242,14 +242,8 @@ class Session:
             self._factory.clock,
         )
         reader.check_topic = watch.check_input
-        follow = self._factory.make_follow_up(
-            partition.topics,
-            partition.input_topic,
-            partition.output_topic,
-            reader,
-            output,
-            window=window,
-        )
+        topics = partition.topics, partition.input_topic, partition.output_topic
+        follow = self._factory.make_follow_up(*topics, reader, output, window=window)
         housekeeping = Housekeeping(
             window,
             self._worker_state,

@@ -90,6 +90,12 @@ class TopicMissing(StreamError):
     retriable = True
 
 
+class NoLeader(StreamError):
+    """No broker leads a partition, so no client can read it."""
+
+    retriable = True
+
+
 class TopicRefused(StreamError):
     """The cluster's policies do not allow the topic to be created."""
 

@@ -7,7 +7,7 @@ in time, and whatever Kafka answers is checked or reported, never assumed.
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
@@ -26,7 +26,7 @@ from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import input_topics
 from dedupe_kafka.offsets import PartitionState, Place, TopicOffsets
 from dedupe_kafka.repartition_topic import ensure_repartitioned
-from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
+from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints, code_of
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
 from dedupe_kafka.topic import Topic, check_input
 
@@ -70,6 +70,7 @@ class Cluster:
             complaints=complaints,
             deadline=self._deadline,
         )
+        self.offsets_of = self._requests.readable_offsets
 
     def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
         """Create the output and side topics that are missing, and check the existing ones.
@@ -164,7 +165,7 @@ class Cluster:
         try:
             self._requests.answer(futures[name], f"creating topic {name}")
         except StreamError as error:
-            if _exists_already(error):
+            if code_of(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise
         return True
@@ -290,11 +291,3 @@ class Cluster:
             for spec in (EARLIEST, LATEST)
         )
         return PartitionState(input_topic_id=input_id, output_topic_id=output_id, low=low, end=end)
-
-
-def _exists_already(error: StreamError) -> bool:
-    cause = error.__cause__
-    return (
-        isinstance(cause, KafkaException)
-        and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-    )

@@ -8,7 +8,6 @@ other error is fatal until the request is changed; a worker process then exits w
 from typing import ClassVar
 
 from dedupe_crds.status.exit_code import ExitCode
-from dedupe_kafka.offsets import LastRead
 
 
 class StreamError(Exception):
@@ -91,6 +90,12 @@ class TopicMissing(StreamError):
     retriable = True
 
 
+class NoLeader(StreamError):
+    """No broker leads a partition, so no client can read it."""
+
+    retriable = True
+
+
 class TopicRefused(StreamError):
     """The cluster's policies do not allow the topic to be created."""
 
@@ -105,19 +110,6 @@ class TransactionTimeoutRefused(StreamError):
 
 class TopicUnusable(StreamError):
     """With this topic's settings the stream cannot keep its guarantees."""
-
-
-class InputTruncated(StreamError):
-    """The input has lost records that were read, and may have others in their place.
-
-    `parting` is the offset from which on it is another log, and the epoch of the record before; None if not known.
-    """
-
-    retriable = True
-
-    def __init__(self, message: str, parting: LastRead | None = None) -> None:
-        super().__init__(message)
-        self.parting = parting
 
 
 class OpenTransaction(StreamError):

@@ -6,7 +6,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message
 
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import InputTruncated, RecordCorrupt, StreamError
+from dedupe_kafka.errors import RecordCorrupt, StreamError
 from dedupe_kafka.offsets import LastRead, Place
 
 # Of a checksum that does not match, and of what the client or the broker cannot parse.
@@ -22,6 +22,19 @@ _CORRUPT: Final = frozenset(
 # The code is that of an offset that does not exist; only the text tells a lost tail, and where the logs part.
 _TRUNCATED: Final = KafkaError(KafkaError._LOG_TRUNCATION).str()  # noqa: SLF001 (a public name)
 _PARTING: Final = re.compile(r"broker end offset is (-?\d+) \(offset leader epoch (-?\d+)\)")
+
+
+class InputTruncated(StreamError):
+    """The input has lost records that were read, and may have others in their place.
+
+    `parting` is the offset from which on it is another log, and the epoch of the record before; None if not known.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, parting: LastRead | None = None) -> None:
+        super().__init__(message)
+        self.parting = parting
 
 
 def parting_of(error: KafkaError) -> LastRead | None:

@@ -29,8 +29,11 @@ def read_group_offsets(
     timeout_seconds: float,
     deadline: Deadline,
     where: str = "",
+    partly: bool = False,
 ) -> list[TopicPartition]:
     """Return what the consumer's group has committed; a negative offset is none.
+
+    With `partly`, what Kafka refuses of a partition is not raised, but is its `error`.
 
     A coordinator that is on its way is waited for until `deadline`. Raises the named error of `kafka_error`, whose
     message ends with `where`.
@@ -44,7 +47,7 @@ def read_group_offsets(
             consumer.poll(_RETRY_SECONDS)
             continue
         for each in found:
-            if each.error is not None:
+            if each.error is not None and not partly:
                 raise kafka_error(each.error, _action(each, where))
         return list(found)
 

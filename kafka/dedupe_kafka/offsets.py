@@ -4,8 +4,11 @@ A `read_committed` consumer can read an offset range: `low` is the first offset 
 one. Offsets have gaps (transaction markers, aborted records), so a difference of offsets is no count of records.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from dedupe_kafka.errors import StreamError
 
 Place = tuple[str, int]
 """A topic and the number of a partition of it."""
@@ -47,13 +50,15 @@ class OffsetRange:
 class TopicOffsets:
     """A topic's UUID and, by partition number, the bounds of its offset ranges.
 
-    A topic that was deleted and created again has another `id`.
+    A topic that was deleted and created again has another `id`. `failed` has the partitions that can't be read, and
+    why; only `Cluster.offsets_of` fills it.
     """
 
     topic: str
     id: str
     lows: dict[int, int]
     ends: dict[int, int]
+    failed: Mapping[int, StreamError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,12 +30,13 @@ from dedupe_crds.deadline import Deadline
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import (
     BrokerUnavailable,
+    NoLeader,
     NotAuthorized,
     Stopped,
     StreamError,
     TopicMissing,
 )
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
 LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
@@ -159,22 +160,64 @@ class AdminRequests:
         partitions: Iterable[int],
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        failed: dict[int, StreamError] | None = None,
     ) -> dict[int, int]:
         """Return one offset of each partition.
 
-        With READ_COMMITTED the latest is the last stable offset.
+        With READ_COMMITTED the latest is the last stable offset. What a broker refuses of one partition is raised; with
+        `failed` it is put there instead. That no broker answers is always raised.
         """
         futures = self.admin.list_offsets(
             {TopicPartition(topic, p): spec for p in partitions},
             isolation_level=isolation,
             request_timeout=self.timeout_seconds,
         )
-        return {
-            at.partition: int(
-                self.answer(future, f"listing offsets of {topic}/{at.partition}").offset
+        found = {}
+        for at, future in futures.items():
+            try:
+                answer = self.answer(future, f"listing offsets of {topic}/{at.partition}")
+            except StreamError as error:
+                if failed is None or code_of(error) <= 0:
+                    raise
+                failed[at.partition] = error
+            else:
+                found[at.partition] = int(answer.offset)
+        return found
+
+    def readable_offsets(
+        self,
+        name: str,
+        partitions: Collection[int],
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> TopicOffsets:
+        """Return a topic's UUID and the offsets of these partitions.
+
+        One that Kafka does not let this client read is in `failed`, with the reason, and is not waited for. Raises
+        BrokerUnavailable if no broker answers.
+        """
+        try:
+            found = self.describe(name, include_authorized_operations=True)
+        except (NotAuthorized, TopicMissing) as error:
+            return TopicOffsets(
+                topic=name, id="", lows={}, ends={}, failed=dict.fromkeys(partitions, error)
             )
-            for at, future in futures.items()
-        }
+        failed: dict[int, StreamError] = {}
+        allowed = found.authorized_operations
+        for at in found.partitions:
+            if allowed and AclOperation.READ not in allowed:
+                failed[at.id] = NotAuthorized(
+                    f"{name}/{at.id}: Kafka does not allow this client to read the topic; check its ACLs"
+                )
+            elif at.leader is None or at.leader.id < 0:
+                failed[at.id] = NoLeader(
+                    f"{name}/{at.id} has no leader: start the brokers that have its replicas"
+                )
+        asked = [at.id for at in found.partitions if at.id in partitions and at.id not in failed]
+        lows, ends = (
+            self.offsets(name, asked, spec, isolation, failed) if asked else {}
+            for spec in (EARLIEST, LATEST)
+        )
+        return TopicOffsets(topic=name, id=str(found.topic_id), lows=lows, ends=ends, failed=failed)
 
     def offset_range(self, topic: str, partition: int) -> OffsetRange:
         """Return the offsets of a partition that a `read_committed` consumer can read."""
@@ -208,3 +251,9 @@ class AdminRequests:
         if self._complaints is None or not isinstance(error, BrokerUnavailable):
             return error
         return self._complaints.explain(error, action)
+
+
+def code_of(error: StreamError) -> int:
+    """Return Kafka's code of an error: 0 without one, negative if the client found it."""
+    cause = error.__cause__
+    return int(cause.args[0].code()) if isinstance(cause, KafkaException) else 0

@@ -15,12 +15,6 @@ class TransactionLost(StreamError):
     retriable = True
 
 
-class InputTruncated(StreamError):
-    """An input ends before the offset up to which it was routed."""
-
-    retriable = True
-
-
 class RouterOffsetsLost(StreamError):
     """The group has no offsets, although records were routed before."""
 

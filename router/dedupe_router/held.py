@@ -75,10 +75,14 @@ class HeldInputs:
         """Return a sentence for each partition that a transaction holds back."""
         reasons = []
         for topic in sorted({topic for topic, _ in long}):
-            stable = self.cluster.offsets(topic).ends
-            ends = self.cluster.offsets(topic, IsolationLevel.READ_UNCOMMITTED).ends
-            for (name, number), each in sorted(long.items()):
-                if name == topic and each.offset >= stable[number] < ends[number]:
-                    why = open_transaction(name, number, stable[number], ends[number], self.servers)
+            numbers = {number for name, number in long if name == topic}
+            stable = self.cluster.offsets_of(topic, numbers).ends
+            ends = self.cluster.offsets_of(topic, numbers, IsolationLevel.READ_UNCOMMITTED).ends
+            for number in sorted(stable.keys() & ends.keys()):
+                each = long[topic, number]
+                if each.offset >= stable[number] < ends[number]:
+                    why = open_transaction(
+                        topic, number, stable[number], ends[number], self.servers
+                    )
                     reasons.append(f"since {each.since:%Y-%m-%d %H:%M} UTC: {why}")
         return reasons

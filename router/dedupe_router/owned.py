@@ -3,20 +3,24 @@
 `InputReader` keeps them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from dedupe_crds.status.router import RouterInput
+from dedupe_growth.epochs import NO_EPOCH
+from dedupe_growth.routed_offsets import encode_routed
+from dedupe_ids.runs import runs_of
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import HoldingRecord
+from dedupe_kafka.errors import HoldingRecord, StreamError
 from dedupe_kafka.offsets import Place
+from dedupe_router.start import Start
 
-# Between two attempts at a record that cannot be read.
-_AGAIN_SECONDS: Final = 15.0
+AGAIN_SECONDS: Final = 15.0
+"""Between two attempts at a partition that is held."""
 
 log = structlog.get_logger()
 
@@ -26,7 +30,9 @@ class Owned:
     """A partition of this router: its first offset, the next, the committed one.
 
     `epoch` is the one by which what is committed was routed. While it `is_held`, nothing of it is taken
-    until `again_at`; `held_by` names the record that nothing passes, also while that is tried again.
+    until `again_at`; `held_by` names the record that nothing passes, or why Kafka does not let it be read, also while
+    that is tried again. Unless it `is_assigned`, its position is not known: then nothing of it is committed, and its
+    start is found again.
     """
 
     start: int
@@ -35,9 +41,10 @@ class Owned:
     topic_id: str
     epoch: int
     waits: bool = False
-    held_by: HoldingRecord | None = None
+    held_by: StreamError | None = None
     is_held: bool = False
     again_at: float = 0.0
+    is_assigned: bool = True
 
     @property
     def is_read(self) -> bool:
@@ -45,28 +52,115 @@ class Owned:
         return not (self.waits or self.is_held)
 
 
+def without_start(error: StreamError, before: Owned | None, again_at: float) -> Owned:
+    """Return a partition that can't be read now, and whose position is not known."""
+    if before is None or before.held_by is None:
+        log.error("partition is held", reason=error.reason, error=str(error))
+    unknown = Owned(0, 0, -1, "", NO_EPOCH, is_assigned=False)
+    unknown.held_by, unknown.is_held, unknown.again_at = error, True, again_at
+    return unknown
+
+
+def begin(owned: dict[Place, Owned], found: Iterable[Start], now: float) -> list[TopicPartition]:
+    """Take partitions; return where to read those that can be read."""
+    assigned = []
+    for start in found:
+        before, at = owned.get(start.place), start.offset
+        if start.held_by is not None:
+            owned[start.place] = without_start(start.held_by, before, now + AGAIN_SECONDS)
+            continue
+        new = Owned(at, at, start.committed, start.topic_id, start.epoch)
+        new.held_by = before.held_by if before else None  # until something is read of it
+        owned[start.place] = new
+        assigned.append(TopicPartition(*start.place, at))
+    return assigned
+
+
+def keep(pending: list[Message], at: Owned, run: Sequence[Message], *, rebalanced: bool) -> None:
+    """Add the records of a run to `pending`, but for those that are there."""
+    if not run:
+        return
+    at.held_by = None
+    # Nearly always; a step for each record would take longer.
+    if (run[0].offset() or 0) >= at.next_offset and not rebalanced:
+        pending += run
+        at.next_offset = (run[-1].offset() or 0) + 1
+        return
+    for message in run:
+        # What is not kept was read before the partition was given away and back.
+        if (offset := message.offset() or 0) >= at.next_offset:
+            pending.append(message)
+            at.next_offset = offset + 1
+
+
+def new_starts(owned: Mapping[Place, Owned], epoch: int) -> list[TopicPartition]:
+    """Return the starts of the partitions that have no committed offset.
+
+    They are committed before a record is routed. Else a router that is killed in its first transaction leaves
+    records, though aborted ones, and no offset: as if the offsets were lost.
+    """
+    return [
+        TopicPartition(*place, at.start, encode_routed(at.topic_id, epoch))
+        for place, at in owned.items()
+        if at.committed < 0 and at.is_assigned
+    ]
+
+
+def offsets_after(
+    owned: Mapping[Place, Owned], records: Sequence[Message], pending: Sequence[Message], epoch: int
+) -> list[TopicPartition]:
+    """Return the offsets to commit with `records`, the first ones of `pending`.
+
+    Each is that of the next record to route; with it go the topic's id, and the epoch by which this router routes.
+    Partitions without a record of these have one if they are read further than is committed, after transaction
+    markers or at their start, and if what is committed is of another epoch.
+    """
+    after: dict[Place, int] = {}
+    left: set[Place] = set()
+    if len(records) < len(pending):  # else all are read as far as their partitions are
+        after = {place: (run[-1].offset() or 0) + 1 for place, run in runs_of(records)}
+        left = {place for place, _ in runs_of(pending[len(records) :])}
+    for place, at in owned.items():
+        if place not in left and not at.waits and at.is_assigned:
+            after[place] = at.next_offset
+    return [
+        TopicPartition(*place, offset, encode_routed(owned[place].topic_id, epoch))
+        for place, offset in after.items()
+        if (offset, epoch) != (owned[place].committed, owned[place].epoch)
+    ]
+
+
 def hold_by(consumer: Consumer, place: Place, at: Owned, error: HoldingRecord, now: float) -> None:
     """Take nothing more of a partition, of which all before this record is taken."""
     if at.held_by is None:
         log.error("partition is held", reason=error.reason, error=str(error))
-    at.held_by, at.is_held, at.again_at = error, True, now + _AGAIN_SECONDS
+    at.held_by, at.is_held, at.again_at = error, True, now + AGAIN_SECONDS
     consumer.pause([TopicPartition(*place)])
 
 
 def try_again(consumer: Consumer, owned: Mapping[Place, Owned], now: float) -> None:
     """Read held partitions again: a replica may be repaired, or a record deleted."""
     for place, at in owned.items():
-        if not at.is_held or now < at.again_at or at.waits:
+        if not (at.is_held and at.is_assigned) or now < at.again_at or at.waits:
             continue
         try:
             # The client library is behind the record, or has lost its place.
             consumer.seek(TopicPartition(*place, at.next_offset))
         except KafkaException as error:
-            at.again_at = now + _AGAIN_SECONDS
+            at.again_at = now + AGAIN_SECONDS
             log.warning("partition stays held", error=str(kafka_error(error, "seeking")))
             continue
         at.is_held = False
         consumer.resume([TopicPartition(*place)])
+
+
+def to_find(owned: Mapping[Place, Owned], now: float) -> list[TopicPartition]:
+    """Return the partitions whose start is due to be found again."""
+    return [
+        TopicPartition(*place)
+        for place, at in owned.items()
+        if not at.is_assigned and now >= at.again_at
+    ]
 
 
 def behind(owned: Mapping[Place, Owned], consumer: Consumer) -> dict[Place, int]:
@@ -84,7 +178,8 @@ def show_inputs(owned: Mapping[Place, Owned], consumer: Consumer) -> list[Router
     numbers: dict[str, list[int]] = {}
     for (topic, number), at in sorted(owned.items()):
         numbers.setdefault(topic, []).append(number)
-        before, lag = lags.get(topic, 0), _lag(end_of(consumer, (topic, number)), at)
+        end = end_of(consumer, (topic, number)) if at.is_assigned else None
+        before, lag = lags.get(topic, 0), _lag(end, at)
         lags[topic] = None if before is None or lag is None else before + lag
     return [
         RouterInput(topic=topic, partitions=numbers[topic], lag_messages=lags[topic])

@@ -3,6 +3,7 @@
 The loop calls it. Kafka's rebalances reach it inside of `read`, and nowhere else. Invariants:
   - Records that wait here are of partitions that this router has owned since they were read.
   - A record that cannot be read holds its own partition: what stands before it is routed, and nothing after it.
+  - A partition that Kafka does not let it read is given to the client again once its start is found.
   - The start of a partition is what the group has committed; an open transaction of its former owner is waited for.
 """
 
@@ -14,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterInput
-from dedupe_growth.routed_offsets import decode_routed, encode_routed
+from dedupe_growth.routed_offsets import decode_routed
 from dedupe_ids.runs import runs_of
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import HoldingRecord, RecordCorrupt, StreamError
@@ -22,7 +23,20 @@ from dedupe_kafka.fetch_errors import before_corrupt_of_each
 from dedupe_kafka.headers import before_unreadable
 from dedupe_kafka.offsets import Place
 from dedupe_router.errors import OffsetOutOfRange
-from dedupe_router.owned import Owned, behind, hold_by, show_inputs, try_again
+from dedupe_router.owned import (
+    AGAIN_SECONDS,
+    Owned,
+    begin,
+    behind,
+    hold_by,
+    keep,
+    new_starts,
+    offsets_after,
+    show_inputs,
+    to_find,
+    try_again,
+    without_start,
+)
 from dedupe_router.start import Starts, place_of
 
 _GATHER_SECONDS: Final = 0.01
@@ -78,14 +92,18 @@ class InputReader:
         return self._owned[place].waits
 
     @property
-    def held_by(self) -> HoldingRecord | None:
-        """Return the first of the records that hold a partition; None without one."""
+    def held_by(self) -> StreamError | None:
+        """Return the first of the reasons that hold a partition; None without one."""
         return next((at.held_by for at in self._owned.values() if at.held_by is not None), None)
 
     def read(self, most: int) -> None:
         """Serve the group; add up to `most` records to `pending`. Raises StreamError."""
         if not self._paused:
             try_again(self.consumer, self._owned, self.clock.monotonic())
+        try:
+            self._find_again()
+        except KafkaException as error:
+            raise kafka_error(error, "taking a partition of the input again") from error
         room = most - len(self.pending)
         try:
             messages = self._receive(room) if room > 0 else self._served()
@@ -130,24 +148,9 @@ class InputReader:
             if at.is_held:
                 continue  # it came with the record that holds the partition, or after it
             records, unreadable = before_unreadable(run)
-            self._keep(at, records, rebalanced=rebalanced)
+            keep(self.pending, at, records, rebalanced=rebalanced)
             if unreadable is not None:
                 self._hold_by(place, unreadable)
-
-    def _keep(self, at: Owned, run: Sequence[Message], *, rebalanced: bool) -> None:
-        if not run:
-            return
-        at.held_by = None
-        # Nearly always; a step for each record would take longer.
-        if (run[0].offset() or 0) >= at.next_offset and not rebalanced:
-            self.pending += run
-            at.next_offset = (run[-1].offset() or 0) + 1
-            return
-        for message in run:
-            # What is not kept was read before the partition was given away and back.
-            if (offset := message.offset() or 0) >= at.next_offset:
-                self.pending.append(message)
-                at.next_offset = offset + 1
 
     def _handle_error(self, message: Message, place: Place, at: Owned | None) -> None:
         error = message.error()
@@ -157,45 +160,40 @@ class InputReader:
                 at.held_by = None
                 # After the last record there may be transaction markers, which have offsets too.
                 at.next_offset = max(at.next_offset, message.offset() or 0)
-        elif at is not None and at.is_held:
-            pass  # of a place that the client library has lost
         elif error.code() in _OUT_OF_RANGE:
-            raise OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}; starting again")
+            self._lose(place, OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}"))
         elif error.code() not in _ABSENT and not error.retriable():
-            raise kafka_error(error, f"reading {place[0]}/{place[1]}")
+            named = kafka_error(error, f"reading {place[0]}/{place[1]}")
+            if not place[0]:
+                raise named
+            self._lose(place, named)
+
+    def _lose(self, place: Place, error: StreamError) -> None:
+        """Forget the position of a partition: it is found from what is committed.
+
+        At once, unless that did not help before. Of a topic that is not owned, nothing is to do: the watch names it.
+        """
+        at = self._owned.get(place)
+        if at is None or at.is_held:
+            return  # also of a place that the client library has lost
+        again_at = self.clock.monotonic() + (0 if at.held_by is None else AGAIN_SECONDS)
+        self.pending = [record for record in self.pending if place_of(record) != place]
+        self._owned[place] = without_start(error, at, again_at)
+        self.consumer.incremental_unassign([TopicPartition(*place)])
+
+    def _find_again(self) -> None:
+        now = self.clock.monotonic()
+        if lost := to_find(self._owned, now):
+            self.rebalances += 1  # so that the loop asks again whether it may be routed
+            self._begin(lost)
 
     def new_starts(self, epoch: int) -> list[TopicPartition]:
-        """Return the starts of the partitions that have no committed offset.
-
-        They are committed before a record is routed. Else a router that is killed in its first transaction leaves
-        records, though aborted ones, and no offset: as if the offsets were lost.
-        """
-        return [
-            TopicPartition(*place, at.start, encode_routed(at.topic_id, epoch))
-            for place, at in self._owned.items()
-            if at.committed < 0
-        ]
+        """Return the starts of the partitions that have no committed offset."""
+        return new_starts(self._owned, epoch)
 
     def offsets_after(self, records: Sequence[Message], epoch: int) -> list[TopicPartition]:
-        """Return the offsets to commit with the first `records` of `pending`.
-
-        Each is that of the next record to route; with it go the topic's id, and the epoch by which this router routes.
-        Partitions without a record of these have one if they are read further than is committed, after transaction
-        markers or at their start, and if what is committed is of another epoch.
-        """
-        after: dict[Place, int] = {}
-        left: set[Place] = set()
-        if len(records) < len(self.pending):  # else all are read as far as their partitions are
-            after = {place: (run[-1].offset() or 0) + 1 for place, run in runs_of(records)}
-            left = {place for place, _ in runs_of(self.pending[len(records) :])}
-        for place, at in self._owned.items():
-            if place not in left and not at.waits:
-                after[place] = at.next_offset
-        return [
-            TopicPartition(*place, offset, encode_routed(self._owned[place].topic_id, epoch))
-            for place, offset in after.items()
-            if (offset, epoch) != (self._owned[place].committed, self._owned[place].epoch)
-        ]
+        """Return the offsets to commit with the first `records` of `pending`."""
+        return offsets_after(self._owned, records, self.pending, epoch)
 
     def mark_committed(self, records: int, offsets: Iterable[TopicPartition]) -> None:
         """Record that the first `records` of `pending`, and these offsets, are committed."""
@@ -264,10 +262,7 @@ class InputReader:
 
     def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         found = self.starts.of(partitions) if partitions else []
-        for start in found:
-            at = start.offset
-            self._owned[start.place] = Owned(at, at, start.committed, start.topic_id, start.epoch)
-        assigned = [TopicPartition(*start.place, start.offset) for start in found]
+        assigned = begin(self._owned, found, self.clock.monotonic())
         self.consumer.incremental_assign(assigned)
         # A partition that comes back may be paused as it was when it was given away.
         (self.consumer.pause if self._paused else self.consumer.resume)(assigned)
@@ -276,8 +271,15 @@ class InputReader:
         self._rebalanced = True
         self.rebalances += 1
         self.on_rebalance()
+        # Also of none: without a call the library unassigns all of them itself, which fails for what it does not read.
+        consumer.incremental_unassign(
+            [each for each in partitions if self._is_assigned((each.topic, each.partition))]
+        )
         self._forget(partitions)
-        consumer.incremental_unassign(partitions)
+
+    def _is_assigned(self, place: Place) -> bool:
+        at = self._owned.get(place)
+        return at is not None and at.is_assigned
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}

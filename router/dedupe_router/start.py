@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
 from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH
 from dedupe_growth.routed_offsets import decode_routed
+from dedupe_kafka.client import kafka_error
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import StreamError
+from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.group_offsets import read_group_offsets
-from dedupe_kafka.offsets import Place
-from dedupe_router.errors import InputTruncated, RouterOffsetsLost
+from dedupe_kafka.offsets import Place, TopicOffsets
+from dedupe_router.errors import RouterOffsetsLost
 
 # Longer than a router's transaction may last: an offset in an open one is waited for.
 _COMMITTED_SECONDS: Final = 25.0
@@ -38,7 +41,8 @@ def place_of(record: Message) -> Place:
 class Start:
     """The offset to read from, the committed one or -1, and the topic's id.
 
-    `epoch` is the one by which what is committed was routed, -1 if nothing is.
+    `epoch` is the one by which what is committed was routed, -1 if nothing is. With `held_by` there is no start: this
+    partition can't be read now.
     """
 
     place: Place
@@ -46,6 +50,7 @@ class Start:
     committed: int
     topic_id: str
     epoch: int
+    held_by: StreamError | None = None
 
 
 class Starts(Protocol):
@@ -73,8 +78,14 @@ class StartFinder:
         """
         counts = self._cluster.partition_counts(list(topics))
         wanted = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
-        if not routed or not wanted or any(each.offset >= 0 for each in self._committed(wanted)):
+        if not routed or not wanted:
             return
+        found = self._committed(wanted)
+        if any(each.offset >= 0 for each in found):
+            return
+        for each in found:
+            if each.error is not None:  # then it is not known that there is none
+                raise self._refused(each)
         raise RouterOffsetsLost(
             "the repartition topic has records, but the group of the routers has no committed offset of the inputs "
             "(Kafka deletes them when a group was empty for offsets.retention.minutes; or all inputs are others): "
@@ -84,16 +95,29 @@ class StartFinder:
         )
 
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
-        """Return the start of each partition. Raises StreamError."""
+        """Return the start of each partition, or what holds it.
+
+        Raises StreamError if Kafka does not answer, which is of no partition alone.
+        """
         committed = self._committed(partitions)
-        topics = sorted({each.topic for each in partitions})
-        offsets = {topic: self._cluster.offsets(topic) for topic in topics}
-        return [
-            self._start(
-                each, offsets[each.topic].id, offsets[each.topic].lows, offsets[each.topic].ends
-            )
-            for each in committed
-        ]
+        numbers: dict[str, set[int]] = {}
+        for each in partitions:
+            numbers.setdefault(each.topic, set()).add(each.partition)
+        offsets = {topic: self._cluster.offsets_of(topic, numbers[topic]) for topic in numbers}
+        return [self._start_or_reason(each, offsets[each.topic]) for each in committed]
+
+    def _start_or_reason(self, at: TopicPartition, offsets: TopicOffsets) -> Start:
+        why = self._refused(at) if at.error is not None else offsets.failed.get(at.partition)
+        if why is None:
+            try:
+                return self._start(at, offsets.id, offsets.lows, offsets.ends)
+            except InputTruncated as error:
+                why = error
+        return Start((at.topic, at.partition), 0, -1, "", NO_EPOCH, why)
+
+    def _refused(self, at: TopicPartition) -> StreamError:
+        action = f"reading the committed offset of {at.topic}/{at.partition}"
+        return kafka_error(KafkaException(at.error), action)
 
     def _committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         wanted = [TopicPartition(each.topic, each.partition) for each in partitions]
@@ -102,6 +126,7 @@ class StartFinder:
             wanted,
             timeout_seconds=_COMMITTED_SECONDS,
             deadline=self._clock.deadline(_COMMITTED_SECONDS),
+            partly=True,
         )
 
     def _start(

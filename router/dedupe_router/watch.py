@@ -71,7 +71,7 @@ class StreamWatch:
         missing = sorted(self._seen - ids.keys())
         self.state.warn(
             "InputTopicMissing",
-            f"{', '.join(missing)}: no such topic; routing continues with the others, and with it once it exists"
+            f"{', '.join(missing)}: no such topic, or missing ACL DESCRIBE; routing continues with the others"
             if missing
             else "",
         )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.component.worker.test_damaged_input import flip, messages, send_with_name_not_utf_8
@@ -54,3 +55,29 @@ def test_a_header_name_that_is_not_utf_8_holds_its_partition(
     stream.send_to(raw, [Message(1, b"%d" % n, b"v") for n in range(500)])
     router.wait_until(lambda: stream.routed()[raw].get(1) == 500, "the other partition goes on")
     assert stream.routed()[raw].get(0) == BEFORE
+
+
+@pytest.mark.proof
+def test_an_input_partition_that_lost_its_end_is_held_alone(
+    routed_streams: CreateStream, routers: Routers
+) -> None:
+    stream = routed_streams(inputs=(2,))
+    (raw,) = stream.inputs
+    stream.send_to(raw, messages(BEFORE))
+    set_offset(stream, raw, BEFORE + 5)
+    router = routers.start(stream)
+    wait_until_held(router, "InputTruncated", f"{raw}/0 ends at {BEFORE}")
+    stream.send_to(raw, [Message(1, b"%d" % n, b"v") for n in range(500)])
+    router.wait_until(lambda: stream.routed()[raw].get(1) == 500, "the other partition goes on")
+    assert router.sigterm() == 0
+    set_offset(stream, raw, 0)
+    routers.start(stream).wait_until_ready()
+    stream.wait_until_routed()
+
+
+def set_offset(stream: RoutedStream, topic: str, offset: int) -> None:
+    """Set the offset of the routers' group, as kafka-consumer-groups.sh does."""
+    config = {"bootstrap.servers": stream.bootstrap_servers, "group.id": stream.router_group}
+    consumer = Consumer(config)
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()

@@ -5,7 +5,7 @@ An answer that takes time is a future whose `result` lets the simulated time pas
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from confluent_kafka import (
     IsolationLevel,
@@ -247,8 +247,15 @@ class SimAdmin:
 
     def _describe(self, name: str) -> TopicDescription:
         topic, node = self._topic(name), Node(1, "simulated", 9092)
+        now, nobody = (
+            self._clock.monotonic(),
+            cast("Node", None),
+        )  # the library's type does not say so
         partitions = [
-            TopicPartitionInfo(each.partition, node, [node], [node]) for each in topic.logs
+            TopicPartitionInfo(
+                each.partition, node if now >= each.leader_back_at else nobody, [node], [node]
+            )
+            for each in topic.logs
         ]
         return TopicDescription(name, topic.id, is_internal=False, partitions=partitions)
 

@@ -10,6 +10,7 @@ from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_growth.entries import Entry, Switch
 from dedupe_growth.epochs import NO_EPOCH, Epochs, epochs_of
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import Place
 from dedupe_router.adoption import Adoption
 from dedupe_router.reader import InputReader
@@ -128,6 +129,7 @@ class FakeStarts:
         self.offsets: dict[Place, int] = {}
         self.epochs: dict[Place, int] = {}
         self.fails: Exception | None = None
+        self.held_by: dict[Place, StreamError] = {}
 
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
         if self.fails:
@@ -139,6 +141,7 @@ class FakeStarts:
                 self.offsets.get(place, -1),
                 "id-1",
                 self.epochs.get(place, 0 if place in self.offsets else NO_EPOCH),
+                self.held_by.get(place),
             )
             for place in places(partitions)
         ]

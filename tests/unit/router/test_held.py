@@ -26,15 +26,18 @@ class FakeCluster:
     ends: dict[int, int] = field(default_factory=lambda: {0: 15, 1: 15})
     answers: bool = True
 
-    def offsets(
-        self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    def offsets_of(
+        self,
+        name: str,
+        partitions: set[int],
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> TopicOffsets:
         if not self.answers:
             raise BrokerUnavailable("no answer")
         committed = isolation is IsolationLevel.READ_COMMITTED
-        return TopicOffsets(
-            topic=name, id="id", lows={}, ends=self.stable if committed else self.ends
-        )
+        every = self.stable if committed else self.ends
+        ends = {number: every[number] for number in partitions}
+        return TopicOffsets(topic=name, id="id", lows={}, ends=ends)
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """What a router reads, and what becomes of it when the group decides anew."""
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader, StreamError
 from dedupe_router.reader import InputReader
 from tests.unit.router.group import FakeGroup, FakeStarts, end, reader_of, record
 from tests.unit.worker.still_clock import StillClock
@@ -245,3 +245,78 @@ def test_a_held_partition_is_read_again_from_the_record_that_holds_it(
     assert group.sought == {A: 1}
     assert offsets(reader.pending) == [(0, 0), (0, 1), (0, 2)]
     assert (reader.held_by, group.paused) == (None, set())
+
+
+def later(reader: InputReader) -> None:
+    assert isinstance(reader.clock, StillClock)
+    reader.clock.sleep(60)
+    reader.read(10)
+
+
+def test_a_partition_without_a_start_is_held_and_the_others_are_read(group: FakeGroup) -> None:
+    starts = FakeStarts()
+    starts.offsets[A] = 7
+    starts.held_by[A] = NoLeader("raw/0 has no leader")
+    reader = reader_of(group, starts)
+    group.give(A, B)
+    group.arrives = [record(partition=1, offset=0)]
+    reader.read(10)
+    assert (group.assigned, commits(reader), reader.held_by) == ({B: 0}, {B: 1}, starts.held_by[A])
+    assert reader.new_starts(0) == [TopicPartition("raw", 1, 0)]
+    later(reader)
+    assert A not in group.assigned
+    del starts.held_by[A]
+    group.arrives = []
+    later(reader)
+    assert group.assigned[A] == 7
+    group.arrives = [record(offset=7)]
+    reader.read(10)
+    assert (commits(reader)[A], reader.held_by) == (8, None)
+
+
+def test_a_held_partition_is_given_away_with_the_others(group: FakeGroup) -> None:
+    starts = FakeStarts()
+    starts.held_by[A] = NoLeader("raw/0 has no leader")
+    reader = reader_of(group, starts)
+    group.give(A, B)
+    group.take(A, B)
+    assert (reader.places, group.assigned, reader.held_by) == ([], {}, None)
+
+
+def refusal(code: int) -> Message:
+    return Message(topic="raw", partition=0, error=KafkaError(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (KafkaError._AUTO_OFFSET_RESET, "OffsetOutOfRange"),  # noqa: SLF001 (a public name)
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "NotAuthorized"),
+    ],
+)
+def test_what_kafka_refuses_of_a_partition_holds_it_alone(
+    group: FakeGroup, code: int, reason: str
+) -> None:
+    starts = FakeStarts()
+    reader = reader_of(group, starts)
+    group.give(A, B)
+    group.arrives = [record(offset=0), record(partition=1, offset=0), refusal(code)]
+    reader.read(10)
+    assert reader.held_by is not None
+    assert reader.held_by.reason == reason
+    assert (offsets(reader.pending), commits(reader)) == ([(1, 0)], {B: 1})
+    starts.offsets[A] = 3
+    reader.read(10)  # found again at once
+    assert (group.assigned[A], reader.held_by.reason) == (3, reason)
+    group.arrives = [refusal(code)]
+    reader.read(10)
+    reader.read(10)  # not again: it did not help
+    assert A not in group.assigned
+    later(reader)
+    assert A in group.assigned
+
+
+def test_a_refusal_of_no_partition_ends_the_session(group: FakeGroup, reader: InputReader) -> None:
+    group.arrives = [Message(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))]
+    with pytest.raises(StreamError):
+        reader.read(10)

@@ -5,16 +5,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH
+from dedupe_kafka.errors import NoLeader, NotAuthorized, StreamError
+from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.offsets import TopicOffsets
-from dedupe_router.errors import InputTruncated, RouterOffsetsLost
+from dedupe_router.errors import RouterOffsetsLost
 from dedupe_router.start import Start, StartFinder
 from tests.unit.worker.still_clock import StillClock
 
 RAW = TopicPartition("raw", 0)
+
+
+class Refused:
+    """A committed offset that Kafka does not tell."""
+
+    def __init__(self, of: TopicPartition, error: KafkaError) -> None:
+        self.topic, self.partition, self.offset = of.topic, of.partition, -1001
+        self.metadata, self.error = of.metadata, error
 
 
 @dataclass
@@ -28,16 +38,21 @@ class FakeKafka:
     id: str = "id-1"
     warned: dict[str, str] = field(default_factory=dict)
     handed_over: RouterStart | None = None
+    failed: dict[int, StreamError] = field(default_factory=dict)
+    refused: KafkaError | None = None
 
     def committed(self, wanted: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 10
-        return [
-            TopicPartition(each.topic, each.partition, self.committed_at, self.metadata or "")
-            for each in wanted
-        ]
+        return [self.committed_of(each) for each in wanted]
 
-    def offsets(self, name: str) -> TopicOffsets:
-        return TopicOffsets(topic=name, id=self.id, lows={0: self.low}, ends={0: self.end})
+    def committed_of(self, each: TopicPartition) -> Any:  # noqa: ANN401 (one whose `error` can be set)
+        found = TopicPartition(each.topic, each.partition, self.committed_at, self.metadata or "")
+        return found if self.refused is None else Refused(found, self.refused)
+
+    def offsets_of(self, name: str, partitions: Collection[int]) -> TopicOffsets:
+        known = set(partitions) - self.failed.keys()
+        lows, ends = dict.fromkeys(known, self.low), dict.fromkeys(known, self.end)
+        return TopicOffsets(topic=name, id=self.id, lows=lows, ends=ends, failed=self.failed)
 
     def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         return dict.fromkeys(names, 1)
@@ -108,9 +123,27 @@ def test_what_expired_unread_is_named() -> None:
     assert "8 offsets were deleted" in kafka.warned["InputExpired"]
 
 
-def test_an_input_that_has_lost_its_end_is_not_read() -> None:
-    with pytest.raises(InputTruncated, match="ends at 100, and was read up to 142"):
-        FakeKafka(committed_at=142, metadata="id-1").start()
+def test_an_input_that_has_lost_its_end_is_held() -> None:
+    held_by = FakeKafka(committed_at=142, metadata="id-1").start().held_by
+    assert isinstance(held_by, InputTruncated)
+    assert "raw/0 ends at 100, and was read up to 142" in str(held_by)
+
+
+def test_a_partition_without_an_answer_is_held_and_the_others_begin() -> None:
+    kafka = FakeKafka(committed_at=42, metadata="id-1")
+    kafka.failed = {0: NoLeader("raw/0 has no leader")}
+    assert kafka.start().held_by is kafka.failed[0]
+    kafka.failed = {1: NoLeader("raw/1 has no leader")}
+    assert kafka.start().held_by is None
+
+
+def test_a_refused_offset_holds_its_partition() -> None:
+    kafka = FakeKafka(refused=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    held_by = kafka.start().held_by
+    assert isinstance(held_by, NotAuthorized)
+    assert "raw/0" in str(held_by)
+    with pytest.raises(NotAuthorized):  # it is not known that no offset is committed
+        kafka.finder().require_offsets(["raw"], routed=True)
 
 
 def test_lost_offsets_of_a_group_that_has_routed_are_an_error() -> None:

@@ -14,8 +14,8 @@ from typing import Final, Self
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.spec.input import AcceptedTruncation
-from dedupe_kafka.errors import BrokerUnavailable, InputTruncated, Stopped
-from dedupe_kafka.fetch_errors import truncated
+from dedupe_kafka.errors import BrokerUnavailable, Stopped
+from dedupe_kafka.fetch_errors import InputTruncated, truncated
 from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.kafka.committed import Committed

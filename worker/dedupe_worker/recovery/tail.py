@@ -17,7 +17,7 @@ from confluent_kafka import Message
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import Extractor
-from dedupe_kafka.errors import InputTruncated
+from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Reader, read_output

@@ -8,8 +8,8 @@ import pytest
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.input import AcceptedTruncation
-from dedupe_kafka.errors import BrokerUnavailable, InputTruncated, Stopped
-from dedupe_kafka.fetch_errors import truncated
+from dedupe_kafka.errors import BrokerUnavailable, Stopped
+from dedupe_kafka.fetch_errors import InputTruncated, truncated
 from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Batch, OffsetOutOfRange, PartitionReader

@@ -12,7 +12,7 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import extractor_for, pack_id
-from dedupe_kafka.errors import InputTruncated
+from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.offsets import LastRead, OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.committed import Committed

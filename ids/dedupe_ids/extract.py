@@ -8,6 +8,7 @@ UUID text becomes its own 16 bytes; anything else the 128-bit BLAKE2b hash of it
 """
 
 import binascii
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,6 +26,10 @@ ID_BYTES: Final = 16
 
 _UUID_CHARS: Final = 36
 _DASHES: Final = (8, 13, 18, 23)
+# Before the digits of a number in JSON. 0xff is in no UTF-8 text, so no string equals a number.
+_NUMBER: Final = b"\xff"
+_WHOLE_NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]*")
+_LONGEST_NUMBER: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,26 @@ def pack_id(raw: bytes) -> bytes:
         if len(packed) == ID_BYTES and raw == raw.lower():
             return packed
     return blake2b(raw, digest_size=ID_BYTES).digest()
+
+
+def packed_meanings(text: bytes, source: IdSource) -> list[bytes]:
+    """Return the packed ids that a text of a user may mean.
+
+    In JSON the digits of a whole number of 64 bits mean the number as well as the text, which are two ids; the text
+    comes first.
+    """
+    meanings = [pack_id(text)]
+    if source.from_ is IdFrom.JSON_PATH and _is_number(text):
+        meanings.append(pack_id(_NUMBER + text))
+    return meanings
+
+
+def _is_number(text: bytes) -> bool:
+    """Return whether a text is how `JsonId` writes a number."""
+    # At most 20 characters: Python refuses to convert more than 4,300 digits.
+    if not _WHOLE_NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
+        return False
+    return -(2**63) <= int(text) < 2**64
 
 
 def pack_ids(raw: Sequence[bytes | None]) -> PackedIds:
@@ -125,8 +150,7 @@ class JsonId:
         found = self._find(value)
         if isinstance(found, str):
             return found.encode()
-        # 0xff is in no UTF-8 text, so no string equals a number.
-        return None if found is None else b"\xff%d" % found
+        return None if found is None else b"%s%d" % (_NUMBER, found)
 
 
 def _last_headers(records: Sequence[Record], name: str | None) -> list[bytes | None]:

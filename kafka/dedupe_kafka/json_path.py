@@ -5,11 +5,16 @@ The ids and the chunk filters use it. A singular path selects at most one node.
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from dedupe_crds.json_path import SINGULAR_PATH_RULE, is_singular_path
 from dedupe_kafka.errors import InvalidConfig
+
+
+class PathAbsent(LookupError):
+    """A document has no node at a path."""
 
 
 class SingularPath:
@@ -53,6 +58,17 @@ class SingularPath:
         if isinstance(node, str | int) and not isinstance(node, bool):
             return node
         return None
+
+    def node(self, document: Any) -> Any:  # noqa: ANN401 (any JSON)
+        """Return what a parsed document has at the path. Raises PathAbsent."""
+        for step in self._steps:
+            if isinstance(step, str):
+                if not isinstance(document, dict) or step not in document:
+                    raise PathAbsent
+            elif not isinstance(document, list) or not -len(document) <= step < len(document):
+                raise PathAbsent
+            document = document[step]
+        return document
 
 
 def _singular_steps(path: str, field: str) -> Sequence[str | int]:

@@ -26,6 +26,7 @@ from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.classify import Classifier
 from dedupe_worker.dedup.loop import Loop, LoopConfig
+from dedupe_worker.dedup.missing_ids import MissingIds
 from dedupe_worker.dedup.policy import policy_of
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
@@ -239,6 +240,7 @@ class ComponentFactory:
                 on_read=self.keys.offer if spec.repartition is None else lambda _: None,
                 routed_from=spec.worker_input if spec.repartition else None,
             ),
+            missing_ids=MissingIds(spec.id, self.worker_state),
             logs=side_topic_writers(
                 spec,
                 output_topic_id,

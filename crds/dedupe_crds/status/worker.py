@@ -76,6 +76,10 @@ class Counts(Report):
         default=0, description="Records older than the window: passed, or routed to a topic."
     )
     without_id: int = Field(default=0, description="Records without an id, which pass.")
+    missing_ids: dict[str, int] = Field(
+        default_factory=dict,
+        description="The records without an id by why, a CamelCase word such as HeaderAbsent.",
+    )
     transactions: int = Field(default=0, description="Transactions committed.")
     aborted_transactions: int = Field(default=0, description="Transactions aborted.")
 

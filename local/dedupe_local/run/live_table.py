@@ -33,6 +33,7 @@ from dedupe_local.run.table_rows import (
     summary,
     total_duplicates,
     total_lag,
+    without_id,
 )
 
 Clock = Callable[[], float]
@@ -163,7 +164,7 @@ def print_line(console: Console, line: str) -> None:
 
 def _details(each: Row) -> str:
     progress = f"{each.to_reconcile:,} to reconcile" if each.to_reconcile else ""
-    return "; ".join(filter(None, (progress, each.details)))
+    return "; ".join(filter(None, (progress, each.details, without_id([each.missing_ids]))))
 
 
 class _FleetRates:

@@ -20,6 +20,7 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.live_table import print_line, screen
 from dedupe_local.run.manifest_changes import ManifestChanges
 from dedupe_local.run.preflight import unused_fields
+from dedupe_local.run.table_rows import without_id
 from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -133,4 +134,8 @@ def _totals(fleet: Fleet) -> str:
     views = fleet.views()
     consumed = sum(view.consumed for view in views)
     duplicates = sum(view.duplicates for view in views)
-    return f"Read {consumed:,} records, duplicates: {share(duplicates, consumed)}."
+    without = without_id([view.missing_ids for view in views])
+    return (
+        f"Read {consumed:,} records, duplicates: {share(duplicates, consumed)}"
+        f"{f', {without}; these pass, and their repeats are not recognised' if without else ''}."
+    )

@@ -3,15 +3,16 @@
 `live_table` shows them. Pure: no clock, no I/O.
 """
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dedupe_crds.formatting import share
-from dedupe_crds.status.worker import Phase, WorkerStatus
+from dedupe_crds.status.worker import Counts, DegradedReason, Phase, WorkerStatus
 from dedupe_local.run.worker_process import WorkerView
 
 _RATE_SECONDS = 5.0
+_MISSING_IDS = "MissingIds"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Row:
     """One partition; None means that a value is not known now.
 
     `records_per_second` is the average over the last 5 s. `to_reconcile` counts the records of the output that the
-    worker must read before it can begin.
+    worker must read before it can begin; `missing_ids` counts records without a usable id by why.
     """
 
     partition: int
@@ -32,6 +33,7 @@ class Row:
     to_reconcile: int
     restarts: int
     details: str
+    missing_ids: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def state(self) -> tuple[str, str, int]:
@@ -75,6 +77,7 @@ def row(view: WorkerView, records_per_second: float) -> Row:
         to_reconcile=_to_reconcile(status) if status else 0,
         restarts=view.restarts,
         details=view.last_exit or (_details(status) if status else ""),
+        missing_ids=view.missing_ids,
     )
 
 
@@ -114,8 +117,24 @@ def summary(rows: Sequence[Row]) -> str:
         f"{sum(row.consumed for row in rows):,} read, "
         f"{total_duplicates(rows)} duplicates, lag {total_lag(rows)}, "
         f"{sum(row.restarts for row in rows)} restarts"
+        f"{f', {without}' if (without := without_id([row.missing_ids for row in rows])) else ''}"
         f"{f', {to_reconcile:,} to reconcile' if to_reconcile else ''}"
     )
+
+
+def without_id(counted: Iterable[Mapping[str, int]]) -> str:
+    """Return how many records have no usable id, by why; empty if each has one.
+
+    >>> without_id([{"NotJson": 2, "WrongType": 1}, {}])
+    'without an id: 3 (NotJson 2, WrongType 1)'
+    """
+    total: Counter[str] = Counter()
+    for each in counted:
+        total.update(each)
+    if not total.total():
+        return ""
+    kinds = ", ".join(f"{why} {records:,}" for why, records in total.most_common())
+    return f"without an id: {total.total():,} ({kinds})"
 
 
 def total_duplicates(rows: Sequence[Row]) -> str:
@@ -144,4 +163,10 @@ def _to_reconcile(status: WorkerStatus) -> int:
 def _details(status: WorkerStatus) -> str:
     if status.reason:
         return f"{status.reason}: {status.message}" if status.message else status.reason
-    return "; ".join(each.reason for each in status.degraded)
+    return "; ".join(_degraded(each, status.counts) for each in status.degraded)
+
+
+def _degraded(found: DegradedReason, counts: Counts) -> str:
+    """Return the reason, and its message if no record at all has an id."""
+    none_has_one = found.reason == _MISSING_IDS and 0 < counts.consumed == counts.without_id
+    return f"{found.reason}: {found.message}" if none_has_one else found.reason

@@ -6,8 +6,9 @@ The fleet calls it.
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -23,8 +24,8 @@ class WorkerView:
     """One partition as seen from outside at one moment.
 
     `status` is None while the worker does not answer. `last_exit` describes the last exit until the worker is ready
-    again. `consumed` and `duplicates` count records since the fleet's start, over all processes of the partition, as
-    far as their last status before the end reports them.
+    again. `consumed`, `duplicates` and `missing_ids` (by why) count records since the fleet's start, over all processes
+    of the partition, as far as their last status before the end reports them.
     """
 
     partition: int
@@ -33,6 +34,7 @@ class WorkerView:
     restarts: int = 0
     consumed: int = 0
     duplicates: int = 0
+    missing_ids: Mapping[str, int] = field(default_factory=dict)
     last_exit: str | None = None
 
 
@@ -57,6 +59,8 @@ class WorkerProcess(SupervisedProcess[WorkerStatus]):
         self._kafka_properties = kafka_properties
         self._earlier_consumed = self._earlier_duplicates = 0
         self._consumed = self._duplicates = 0
+        self._earlier_missing_ids: Counter[str] = Counter()
+        self._missing_ids: Counter[str] = Counter()
         super().__init__(
             f"worker of partition {partition}",
             state.partition(partition),
@@ -75,6 +79,7 @@ class WorkerProcess(SupervisedProcess[WorkerStatus]):
             restarts=self.restarts,
             consumed=self._earlier_consumed + self._consumed,
             duplicates=self._earlier_duplicates + self._duplicates,
+            missing_ids=self._earlier_missing_ids + self._missing_ids,
             last_exit=self.last_exit,
         )
 
@@ -104,9 +109,12 @@ class WorkerProcess(SupervisedProcess[WorkerStatus]):
         """Take its counters."""
         self._consumed = status.counts.consumed
         self._duplicates = status.counts.duplicates
+        self._missing_ids = Counter(status.counts.missing_ids)
 
     def close_counts(self) -> None:
         """Add its last counters to the totals."""
         self._earlier_consumed += self._consumed
         self._earlier_duplicates += self._duplicates
+        self._earlier_missing_ids += self._missing_ids
         self._consumed = self._duplicates = 0
+        self._missing_ids = Counter()

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # all are publ
 
 from dedupe_crds.status.worker import Phase
 from tests.support.checker.checker import judge
-from tests.support.checker.id_sources import IdOf, content_id, json_id, key_id
+from tests.support.checker.id_sources import IdOf, content_id, header_id, json_id, key_id
 from tests.support.checker.record import Message
 from tests.support.patience import HANG_SECONDS
 from tests.support.processes.processes import Workers
@@ -35,21 +35,28 @@ def order_json(tail: str) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """Records, the place of their ids, and how many of them must pass."""
+    """Records, the place of their ids, how many of them must pass, and those without an id by why."""
 
     source: dict[str, str]
     id_of: IdOf
     messages: list[Message]
     passed: int
+    missing: dict[str, int] = field(default_factory=dict)
 
 
-def by_key(keys: list[bytes | None], passed: int) -> Case:
-    return Case({"from": "Key"}, key_id, [Message(0, key, b"v") for key in keys], passed)
+def by_key(keys: list[bytes | None], passed: int, **missing: int) -> Case:
+    messages = [Message(0, key, b"v") for key in keys]
+    return Case({"from": "Key"}, key_id, messages, passed, missing)
 
 
-def by_json(values: list[bytes], passed: int) -> Case:
+def by_header(name: str, messages: list[Message], passed: int, **missing: int) -> Case:
+    return Case({"from": "Header", "name": name}, header_id(name), messages, passed, missing)
+
+
+def by_json(values: list[bytes], passed: int, **missing: int) -> Case:
     messages = [Message(0, None, value) for value in values]
-    return Case({"from": "JsonPath", "path": ID_PATH}, json_id(*ID_STEPS), messages, passed)
+    source = {"from": "JsonPath", "path": ID_PATH}
+    return Case(source, json_id(*ID_STEPS), messages, passed, missing)
 
 
 def nested(depth: int) -> bytes:
@@ -57,20 +64,43 @@ def nested(depth: int) -> bytes:
 
 
 CASES = {
-    "null key": by_key([None] * 3, 3),
-    "empty key": by_key([b""] * 3, 3),
+    "null key": by_key([None] * 3, 3, NoKey=3),
+    "empty key": by_key([b""] * 3, 3, EmptyId=3),
+    "a header in another case": by_header(
+        "Id", [Message(0, None, b"v", (("id", b"1"),))] * 2, 2, HeaderAbsent=2
+    ),
     "1-byte id": by_key([b"k", b"l", b"k"], 2),
     "10 KiB ids that differ in the last byte": by_key(
         [b"x" * 10_239 + end for end in (b"a", b"b", b"a", b"b")], 2
     ),
     "not UTF-8": by_key([b"\xff\xfe\x00"] * 3, 1),
-    "nothing at all": Case({"from": "Content"}, content_id, [Message(0, None, None)] * 3, 3),
-    "broken JSON": by_json([order_json(""), order_json(",,}"), order_json("")], 3),
+    "nothing at all": Case(
+        {"from": "Content"}, content_id, [Message(0, None, None)] * 3, 3, {"NoContent": 3}
+    ),
+    "broken JSON": by_json([order_json(""), order_json(",,}"), order_json("")], 3, NotJson=3),
     "JSON that is not UTF-8": by_json(
-        [order_json(', "n": "\xe9"}').decode().encode("latin-1")] * 2, 2
+        [order_json(', "n": "\xe9"}').decode().encode("latin-1")] * 2, 2, NotJson=2
+    ),
+    "what is no id in JSON": by_json(
+        [
+            b'{"order": {"id": %s}}' % each
+            for each in (b"1.5", b"%d" % 2**64, b"null", b'""', b"7", b"7")
+        ],
+        5,
+        WrongType=2,
+        NumberTooLarge=1,
+        EmptyId=1,
+    ),
+    "no such field": by_json([b'{"order": {"ID": "a"}}'] * 2, 2, PathAbsent=2),
+    "binary formats": by_json(
+        [b"\0\0\0\0\x07\x02a", b"Obj\x01", b"\x0a\x05hello"],
+        3,
+        ConfluentFormat=1,
+        Avro=1,
+        Protobuf=1,
     ),
     "deep JSON": by_json([nested(400)] * 2, 1),
-    "JSON deeper than is read": by_json([nested(300_000)] * 2, 2),
+    "JSON deeper than is read": by_json([nested(300_000)] * 2, 2, NotJson=2),
 }
 
 
@@ -87,6 +117,7 @@ def test_it_passes_or_is_told_apart(streams: CreateStream, workers: Workers, cas
     worker.wait_until(
         lambda: worker.status().counts.without_id == without_id, f"{without_id} without id"
     )
+    assert worker.status().counts.missing_ids == case.missing
     readiness = worker.readiness()
     assert readiness.http_status == 200
     degraded = {each["reason"]: each["count"] for each in readiness.body["degraded"]}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dedupe_crds.status.stream import RestoreSource
+from dedupe_ids.missing import MissingId
 from dedupe_kafka.errors import HoldingRecord, StreamError
 from dedupe_operator import process  # noqa: F401 # so that all of the operator's errors are known
 from dedupe_worker import cli  # noqa: F401 # so that all of the worker's errors are known
@@ -118,6 +119,12 @@ def test_every_error_of_workers_and_kafka_is_explained() -> None:
 def test_every_degraded_reason_is_explained(reason: Degraded) -> None:
     section = PAGE.split("## Degraded reasons of a worker")[1].split("\n## ")[0]
     assert f"\n| `{reason}` | " in section
+
+
+@pytest.mark.parametrize("why", MissingId)
+def test_every_kind_of_missing_id_is_explained(why: MissingId) -> None:
+    section = PAGE.split("## Records without a usable id")[1].split("\n## ")[0]
+    assert f"\n| `{why}` | " in section
 
 
 @pytest.mark.parametrize("source", RestoreSource)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.status.worker import CheckpointStatus, IdOwner, IdStatus
-from dedupe_ids.extract import pack_id
+from dedupe_ids.extract import packed_meanings
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull, OutputUnread, StoreCorrupt, StoreFailed
@@ -36,7 +36,10 @@ class StoreCommands(Protocol):
         """Write a checkpoint; None while the store is still empty."""
 
     def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
-        """Return what is known about ids, in their order."""
+        """Return what is known about ids, in their order.
+
+        In JSON digits mean a text, else a number.
+        """
 
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; return how many were in the store."""
@@ -148,15 +151,19 @@ class AdminCommands:
 
     def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
         """Return what is known about ids, in their order."""
-        packed = [pack_id(raw) for raw in raw_ids]
+        meanings = [packed_meanings(raw, self._config.stream.spec.id) for raw in raw_ids]
         with _ends_session(StoreCorrupt, DiskFull, StoreFailed):
-            known = self._store.locate(packed)
+            known = self._store.locate([packed for each in meanings for packed in each])
         origins = self._store.origins if self._config.stream.spec.repartition else None
-        found = map(known.get, packed)
+        found = [
+            next((known[packed] for packed in each if packed in known), None) for each in meanings
+        ]
         return [_id_status(raw, each, origins) for raw, each in zip(raw_ids, found, strict=True)]
 
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; return how many were in the store.
+
+        In JSON digits mean a text and a number.
 
         Raises OutputUnread while there is output that would remember them again as soon as it is read.
         """
@@ -168,7 +175,9 @@ class AdminCommands:
                 "would be remembered again. Nothing is forgotten yet. Try again when the transaction has ended"
             )
         with _ends_session(StoreCorrupt, DiskFull, StoreFailed):
-            forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
+            source = self._config.stream.spec.id
+            packed = [packed for raw in raw_ids for packed in packed_meanings(raw, source)]
+            forgotten = self._store.forget(packed)
             self._store.flush_all()  # no log could replay it after a crash
         return forgotten
 

@@ -69,6 +69,14 @@ class _BoardCollector(Collector):
         for stage, seconds in sorted(self._worker_state.stage_seconds.items()):
             stages.add_metric((*self._labels, stage), seconds)
         yield stages
+        missing = CounterMetricFamily(
+            "dedupe_records_missing_id",
+            "Records without a usable id, by why.",
+            labels=(*_LABELS, "reason"),
+        )
+        for reason, count in sorted(status.counts.missing_ids.items()):
+            missing.add_metric((*self._labels, reason), count)
+        yield missing
         errors = CounterMetricFamily(
             "dedupe_errors", "Errors by reason.", labels=(*_LABELS, "reason")
         )

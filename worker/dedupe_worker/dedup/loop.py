@@ -20,16 +20,18 @@ from typing import Final
 from confluent_kafka import Message
 
 from dedupe_crds.clock import Clock
+from dedupe_ids.batch import Rows
 from dedupe_kafka.errors import RecordRefused
 from dedupe_worker.dedup.border import NoBorder, Part
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.loop_output import Output
+from dedupe_worker.dedup.missing_ids import MissingIds
 from dedupe_worker.dedup.records import choose, readable_part
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.kafka.source import Source
 from dedupe_worker.side_topics.writers import SideTopicWriter
-from dedupe_worker.status import Degraded, WorkerState
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
 from dedupe_worker.values import fingerprint
 
@@ -37,9 +39,6 @@ _LONGEST_TRANSACTION_SECONDS: Final = 1.0
 # So many offsets without records, such as those of an aborted transaction, are worth a commit of their own: the next
 # start need not read them again. Above what the markers of a stream's transactions take.
 _SKIPPED_OFFSETS: Final = 10_000
-_MISSING_IDS: Final = (
-    "records have no usable id by spec.id: they pass, and their repeats are not recognised"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +86,7 @@ class Loop:
         classifier: Classifier,
         logs: Sequence[SideTopicWriter],
         border: NoBorder,
+        missing_ids: MissingIds,
         worker_state: WorkerState,
         clock: Clock,
     ) -> None:
@@ -97,6 +97,7 @@ class Loop:
         self._classifier = classifier
         self._logs = logs
         self._border = border
+        self._missing_ids = missing_ids
         self._worker_state = worker_state
         # Bound once: each batch reads the time several times.
         self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
@@ -231,14 +232,12 @@ class Loop:
         self._open.last_read = records[-1]
         self._open.last_passed = passed[-1] if passed else self._open.last_passed
         self._open.newest_ms = max(self._open.newest_ms, newest_ms)
-        self._count(verdict, records, len(identified.rows))
+        self._count(verdict, records, identified.rows)
 
-    def _count(self, verdict: Verdict, records: Sequence[Message], with_id: int) -> None:
+    def _count(self, verdict: Verdict, records: Sequence[Message], with_id: Rows) -> None:
         tally = self._worker_state.tally
         tally.consumed += len(records)
-        if without_id := len(records) - with_id:
-            tally.without_id += without_id
-            self._worker_state.degradations.record(Degraded.MISSING_IDS, _MISSING_IDS, without_id)
+        self._missing_ids.count(records, with_id)
         tally.duplicates += verdict.duplicates
         tally.redelivered += verdict.redelivered
         tally.conflicts += verdict.conflicts

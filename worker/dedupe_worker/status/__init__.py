@@ -4,7 +4,7 @@ The loop's thread writes it; HTTP threads read snapshots of it for /status, /rea
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
@@ -46,7 +46,7 @@ _EMPTY_WINDOW = WindowStatus(
 class Tally:
     """Running totals since the process started.
 
-    They are plain integers, because the loop adds to them for each batch.
+    They are plain integers, because the loop adds to them for each batch. `missing_ids` has those `without_id` by why.
     """
 
     consumed: int = 0
@@ -61,6 +61,7 @@ class Tally:
     aborted_transactions: int = 0
     expired_offsets: int = 0
     sessions: int = 0
+    missing_ids: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,7 @@ class WorkerState:
                 redelivered=tally.redelivered,
                 sent_on=tally.sent_on,
                 without_id=tally.without_id,
+                missing_ids=dict(tally.missing_ids),
                 conflicts=tally.conflicts,
                 late=tally.late,
                 transactions=tally.transactions,

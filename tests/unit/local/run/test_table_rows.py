@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from dedupe_crds.formatting import duration, share
-from dedupe_crds.status.worker import DegradedReason, Phase
+from dedupe_crds.status.worker import Counts, DegradedReason, Phase
 from dedupe_local.run.live_table import table
-from dedupe_local.run.table_rows import Rates, changes, row, summary
+from dedupe_local.run.table_rows import Rates, changes, row, summary, without_id
 from tests.unit.local.run.views import status, view
 
 
@@ -45,6 +45,28 @@ def test_a_worker_that_does_not_keep_everything_says_what() -> None:
     runs = status().model_copy(update={"degraded": listed})
 
     assert row(view(status=runs), 0).details == "MissingIds; WindowShortened"
+
+
+def test_a_worker_in_which_no_record_has_an_id_says_it_in_full() -> None:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    listed = [DegradedReason(reason="MissingIds", message="no one", first_seen=now, last_seen=now)]
+    counts = Counts(consumed=3, without_id=3)
+    runs = status().model_copy(update={"degraded": listed, "counts": counts})
+    assert row(view(status=runs), 0).details == "MissingIds: no one"
+    some = runs.model_copy(update={"counts": Counts(consumed=4, without_id=3)})
+    assert row(view(status=some), 0).details == "MissingIds"
+
+
+def test_records_without_an_id_are_shown_by_why_and_are_no_change_of_state() -> None:
+    before, after = (
+        row(view(status=status(), missing_ids={"NotJson": records}), 0) for records in (1, 1_000)
+    )
+    assert changes([before], [after]) == []
+    assert without_id([{"WrongType": 1}, {"NotJson": 1_999, "WrongType": 2}, {}]) == (
+        "without an id: 2,002 (NotJson 1,999, WrongType 3)"
+    )
+    assert without_id([{}]) == ""
+    assert summary([after]).endswith("0 restarts, without an id: 1,000 (NotJson 1,000)")
 
 
 def test_only_a_change_of_state_is_worth_a_line() -> None:

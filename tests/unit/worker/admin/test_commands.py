@@ -9,17 +9,21 @@ from typing import cast
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import IdSource
 from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
+from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_worker.admin.commands import AdminCommands, Command, CommandQueue, StoreUnusable
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull, OutputUnread, StoreCorrupt, StoreFailed
 from dedupe_worker.status import WorkerState
+from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.support.patience import HANG_SECONDS, patience
 from tests.unit.crds.manifests import MINIMAL
+from tests.unit.worker.strategies import message
 
 
 class RecordingStore:
@@ -112,10 +116,42 @@ class DamagedStore:
         raise self._error
 
 
+class Knowing:
+    """A store of ids."""
+
+    origins = None
+
+    def __init__(self, *packed: bytes) -> None:
+        self.packed = set(packed)
+
+    def locate(self, asked: list[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
+        generation = Generation(
+            name="g",
+            keys=1,
+            size_bytes=1,
+            first_seen_ms=1,
+            last_seen_ms=2,
+            aged_from_ms=1,
+            aged_to_ms=2,
+        )
+        return {each: (b"", generation) for each in asked if each in self.packed}
+
+    def forget(self, asked: list[bytes]) -> int:
+        before = len(self.packed)
+        self.packed -= set(asked)
+        return before - len(self.packed)
+
+    def flush_all(self) -> None: ...
+
+
 def commands_on(
-    store: object, tmp_path: Path, read_foreign: Callable[[], bool] = lambda: True
+    store: object,
+    tmp_path: Path,
+    read_foreign: Callable[[], bool] = lambda: True,
+    id_source: dict[str, str] | None = None,
 ) -> AdminCommands:
-    stream = DedupeStream.model_validate(MINIMAL)
+    spec = {**MINIMAL["spec"], "id": id_source} if id_source else MINIMAL["spec"]
+    stream = DedupeStream.model_validate({**MINIMAL, "spec": spec})
     config = WorkerConfig(stream=stream, partition=0, state=StateDirectory(tmp_path), properties={})
     identity = Identity(stream="a/b", partition=0, input_topic_id="i", output_topic_id="o")
     return AdminCommands(
@@ -145,6 +181,29 @@ def test_a_store_that_cannot_be_used_any_more_ends_the_session_and_answers_the_c
     name: str, error: StreamError, tmp_path: Path
 ) -> None:
     assert answered(error, lambda it: getattr(it, name)([b"x"]), tmp_path) == (error, error)
+
+
+def test_a_number_of_json_is_found_and_forgotten_by_its_digits(tmp_path: Path) -> None:
+    """A user's text may mean the number or the text, which are two ids."""
+    json = {"from": "JsonPath", "path": "$.id"}
+    record = message(0, value=b'{"id": 17}')
+    number = extractor_for(IdSource.model_validate(json))([record]).packed
+    store = Knowing(number)
+    commands = commands_on(store, tmp_path, id_source=json)
+    assert [(each.id, each.known) for each in commands.lookup([b"17", b"017", b"x"])] == [
+        ("17", True),
+        ("017", False),
+        ("x", False),
+    ]
+    store.packed.add(pack_id(b"17"))
+    assert commands.forget([b"17"]) == 2
+    assert store.packed == set()
+
+
+def test_digits_in_a_key_are_text_only(tmp_path: Path) -> None:
+    store = Knowing(pack_id(b"\xff17"))
+    [status] = commands_on(store, tmp_path).lookup([b"17"])
+    assert not status.known
 
 
 def test_output_that_would_remember_an_id_again_is_read_before_the_id_is_forgotten(

@@ -84,6 +84,7 @@ def commits(arrivals: list[float], *, shortest: float, longest: float) -> list[f
         classifier=stand_in,
         logs=(),
         border=NoBorder(),
+        missing_ids=stand_in,
         worker_state=WorkerState(DedupeStream.model_validate(MINIMAL), 0, clock),
         clock=clock,
     )

@@ -10,6 +10,7 @@ from dedupe_kafka.offsets import NOTHING_READ
 from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.classify import Verdict
 from dedupe_worker.dedup.loop import Loop, LoopConfig
+from dedupe_worker.dedup.missing_ids import MissingIds
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.status import WorkerState
 from tests.unit.crds.manifests import MINIMAL
@@ -68,6 +69,7 @@ def loop(skipping: Skipping, worker_state: WorkerState) -> Loop:
         classifier=stand_in,
         logs=(),
         border=NoBorder(),
+        missing_ids=MissingIds(DedupeStream.model_validate(MINIMAL).spec.id, worker_state),
         worker_state=worker_state,
         clock=clock,
     )
@@ -78,15 +80,15 @@ def worker_state() -> WorkerState:
     return WorkerState(DedupeStream.model_validate(MINIMAL), 0, StillClock())
 
 
-@pytest.mark.parametrize(("with_id", "reasons"), [(3, []), (1, [("MissingIds", 2)])])
+@pytest.mark.parametrize(("with_id", "reasons"), [([0, 1, 2], []), ([1], [("MissingIds", 2)])])
 def test_records_without_an_id_are_a_degraded_reason(
-    loop: Loop, worker_state: WorkerState, with_id: int, reasons: list[tuple[str, int]]
+    loop: Loop, worker_state: WorkerState, with_id: list[int], reasons: list[tuple[str, int]]
 ) -> None:
     records = [message(offset, None) for offset in range(3)]
-    loop._count(Verdict(np.ones(3, np.bool_)), records, with_id)  # noqa: SLF001 (what each batch calls)
+    loop._count(Verdict(np.ones(3, np.bool_)), records, np.array(with_id))  # noqa: SLF001 (what each batch calls)
     found = [(each.reason, each.count) for each in worker_state.degradations.current()]
     assert found == reasons
-    assert worker_state.tally.without_id == 3 - with_id
+    assert worker_state.tally.without_id == 3 - len(with_id)
 
 
 def test_a_long_stretch_without_records_is_committed_once(loop: Loop, skipping: Skipping) -> None:

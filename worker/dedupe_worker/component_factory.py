@@ -280,15 +280,14 @@ class ComponentFactory:
         )
 
     def _report_dropped(self, generations: int) -> None:
-        """Report that more than one generation was dropped at once."""
         if generations < 2:
             return
         log.warning("several generations dropped at once", generations=generations)
-        self.worker_state.degradations.record(
-            Degraded.GENERATIONS_DROPPED,
+        why = (
             f"{generations} generations of ids were dropped at once: the window's bounds were lowered, or the ids were "
-            "learnt at one time, as in a rebuild; their repeats pass now",
+            "learnt at one time, as in a rebuild; their repeats pass now"
         )
+        self.worker_state.degradations.record(Degraded.GENERATIONS_DROPPED, why)
 
     def _watched(self, config: dict[str, Any]) -> dict[str, Any]:
         return {**config, "error_cb": self._on_client_error}

@@ -3,7 +3,6 @@
 Only records that `extract` found no id in are asked, so that this costs nothing for the others.
 """
 
-import json
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -60,6 +59,7 @@ _CONFLUENT_BYTES: Final = 5
 # Protobuf's wire types: 0 is a varint; 3 and 4, groups, are out of use.
 _LENGTH_DELIMITED: Final = 2
 _FIXED_BYTES: Final = {1: 8, 5: 4}
+_PROTOBUF_BYTES: Final = 4096
 _PROTOBUF_KINDS: Final = (0, _LENGTH_DELIMITED, *_FIXED_BYTES)
 
 
@@ -107,25 +107,10 @@ class WhyMissing:
             return MissingId.PATH_ABSENT
         if node == "":
             return MissingId.EMPTY_ID
-        if isinstance(node, float) and abs(node) >= _TOO_LARGE and self._is_whole(value):
+        # orjson makes a float of an integer beyond 64 bits.
+        if isinstance(node, float) and abs(node) >= _TOO_LARGE:
             return MissingId.NUMBER_TOO_LARGE
         return MissingId.WRONG_TYPE
-
-    def _is_whole(self, value: bytes) -> bool:
-        """Return whether the number is written as an integer.
-
-        orjson makes a float of an integer beyond 64 bits.
-        """
-        assert self._path is not None  # noqa: S101 (as above)
-        # By its digits: Python refuses to convert an integer of more than 4,300 digits.
-        document = json.loads(value, parse_int=_Digits)
-        return isinstance(self._path.node(document), _Digits)
-
-
-class _Digits(str):
-    """An integer of a JSON document, by its digits."""
-
-    __slots__ = ()
 
 
 def _format_of(value: bytes) -> MissingId:
@@ -142,12 +127,12 @@ def _format_of(value: bytes) -> MissingId:
 def _looks_like_protobuf(value: bytes) -> bool:
     """Return whether a value is whole fields of Protobuf, and not text.
 
-    A message of Protobuf has no mark, so this is a guess.
+    A message of Protobuf has no mark, so this is a guess, by the first fields of a large one.
     """
     if not value or _is_text(value):
         return False
     at = 0
-    while at < len(value):
+    while at < min(len(value), _PROTOBUF_BYTES):
         tag, at = _varint(value, at)
         field, kind = tag >> 3, tag & 7
         if field < 1 or kind not in _PROTOBUF_KINDS:
@@ -159,7 +144,7 @@ def _looks_like_protobuf(value: bytes) -> bool:
         if number < 0:
             return False
         at += number if kind == _LENGTH_DELIMITED else 0
-    return at == len(value)
+    return at == len(value) or _PROTOBUF_BYTES <= at < len(value)
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:

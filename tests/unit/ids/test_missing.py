@@ -66,9 +66,21 @@ CASES = {
     "null": (JSON, with_id("null"), MissingId.WRONG_TYPE),
     "a truth value": (JSON, with_id("true"), MissingId.WRONG_TYPE),
     "a float": (JSON, with_id("1.5"), MissingId.WRONG_TYPE),
-    "a large float": (JSON, with_id("1e30"), MissingId.WRONG_TYPE),
+    "a float of no fraction": (JSON, with_id("1e18"), MissingId.WRONG_TYPE),
+    "a large float": (JSON, with_id("1e30"), MissingId.NUMBER_TOO_LARGE),
     "minus zero": (JSON, with_id("-0.0"), MissingId.WRONG_TYPE),
     "a list": (JSON, with_id("[1]"), MissingId.WRONG_TYPE),
+    "many fields of Protobuf": (JSON, with_value(b"\x08\x01" * 10_000), MissingId.PROTOBUF),
+    "a long field of Protobuf that is cut": (
+        JSON,
+        with_value(b"\x08\x01\x12\xff\x7f" + b"\xf0" * 9_000),
+        MissingId.NOT_JSON,
+    ),
+    "beside deep lists": (
+        JSON,
+        with_value(b'{"order": {"id": %d}, "deep": %s}' % (10**26, b"[" * 1000 + b"]" * 1000)),
+        MissingId.NUMBER_TOO_LARGE,
+    ),
     "2^64": (JSON, with_id(str(2**64)), MissingId.NUMBER_TOO_LARGE),
     "below -2^63": (JSON, with_id(str(-(2**63) - 1)), MissingId.NUMBER_TOO_LARGE),
     "nothing at all": (CONTENT, FakeRecord(), MissingId.NO_CONTENT),
@@ -91,11 +103,11 @@ def test_any_value_without_an_id_has_a_reason(value: bytes) -> None:
 
 
 @given(st.one_of(st.integers(-(2**66), 2**66), st.floats(allow_nan=False, allow_infinity=False)))
-def test_only_an_integer_is_called_too_large(number: float) -> None:
+def test_a_number_beyond_64_bits_is_called_too_large(number: float) -> None:
     record = with_id(json.dumps(number))
     if len(extractor_for(JSON)([record]).rows) == 0:  # type: ignore[list-item] # as above
         too_large = WhyMissing(JSON)(record) is MissingId.NUMBER_TOO_LARGE  # type: ignore[arg-type] # as above
-        assert too_large == isinstance(number, int)
+        assert too_large == (abs(number) >= 2**63)
 
 
 @pytest.mark.parametrize("why", MissingId)

@@ -82,6 +82,7 @@ def expected(case: BadManifest) -> list[str]:
 def in_the_servers_words(told: str) -> str:
     """The pattern of what the API server must say where Python says `path: sentence`."""
     path, _, sentence = told.partition(": ")
+    path = re.sub(r"\.(\d+)\b", r"[\1]", path)  # an item of a list
     if rule := next((rule for rule in RULES if sentence.endswith(rule)), None):
         return f"{re.escape(path)}: .*{re.escape(rule)}"
     for ours, theirs in IN_THE_SERVERS_WORDS:

@@ -417,9 +417,11 @@ def test_every_degraded_reason_of_a_worker_has_an_alert() -> None:
     assert set(left_out.split("|")) == {
         Degraded.WINDOW_SHORTENED,
         Degraded.INPUT_PARTITIONS_ADDED,
+        Degraded.MISSING_IDS,
     }
     assert "dedupe_window_healthy == 0" in alerts
     assert any("dedupe_operator_input_partitions_added" in alert for alert in alerts)
+    assert any("dedupe_records_without_id_total" in alert for alert in alerts)
 
 
 def test_every_alert_says_what_happened_to_what_and_how_bad_it_is() -> None:

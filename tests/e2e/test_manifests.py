@@ -82,13 +82,17 @@ def expected(case: BadManifest) -> list[str]:
 def in_the_servers_words(told: str) -> str:
     """The pattern of what the API server must say where Python says `path: sentence`."""
     path, _, sentence = told.partition(": ")
-    path = re.sub(r"\.(\d+)\b", r"[\1]", path)  # an item of a list
     if rule := next((rule for rule in RULES if sentence.endswith(rule)), None):
-        return f"{re.escape(path)}: .*{re.escape(rule)}"
+        return f"{_in_the_servers_form(path)}: .*{re.escape(rule)}"
     for ours, theirs in IN_THE_SERVERS_WORDS:
         if re.search(ours, sentence):
-            return theirs.replace("{path}", re.escape(path))
+            return theirs.replace("{path}", _in_the_servers_form(path))
     raise AssertionError(f"no words of the API server are known for: {told}")
+
+
+def _in_the_servers_form(path: str) -> str:
+    """The pattern of a path: a number may be a key, or the place of an item in a list."""
+    return re.sub(r"\\\.(\d+)\b", r"(\\.\1|\\[\1\\])", re.escape(path))
 
 
 @pytest.mark.parametrize("case", SEEN_BY_THE_SERVER, ids=str)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from threading import Event
 
 import pytest
@@ -22,7 +23,10 @@ Act = Callable[[WorkerState], None]
 
 
 class StreamWorld:
-    """A cluster with one stream, and its volume."""
+    """A cluster with one stream, and its volume.
+
+    The waits between two sessions are the same in each run, so that a run ends at the same step each time.
+    """
 
     def __init__(self, directory: Path, *, topic_ids: bool) -> None:
         directory.mkdir(exist_ok=True)
@@ -88,7 +92,7 @@ class StreamWorld:
                 stop.set()
 
         before, self.clock.at_each_wait = self.clock.at_each_wait, act
-        Supervisor(factory, CommandQueue(), stop).run()
+        Supervisor(factory, CommandQueue(), stop, random=Random(1)).run()
         self.clock.at_each_wait = before
         return last[0]
 
@@ -102,8 +106,9 @@ class StreamWorld:
             if passed >= moment:
                 raise Killed
 
+        factory = self.factory(None, kill, **spec)
         with pytest.raises(Killed):
-            Supervisor(self.factory(None, kill, **spec), CommandQueue(), Event()).run()
+            Supervisor(factory, CommandQueue(), Event(), random=Random(1)).run()
 
 
 def with_value(value: str, *, key: bool = True) -> Record:

@@ -11,7 +11,7 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_kafka.headers import headers_of
-from dedupe_kafka.json_path import PathAbsent, SingularPath
+from dedupe_kafka.json_path import ABSENT, SingularPath
 
 
 class MissingId(StrEnum):
@@ -76,7 +76,7 @@ class WhyMissing:
 
     def __init__(self, source: IdSource) -> None:
         self._source = source
-        self._path = SingularPath(source.path or "", "spec.id.path") if source.path else None
+        self._path = SingularPath(source.path, "spec.id.path") if source.path else None
 
     def __call__(self, record: Message) -> MissingId:
         """Return the reason, for a record in which the extractor found no id."""
@@ -101,9 +101,8 @@ class WhyMissing:
         except orjson.JSONDecodeError:
             return _format_of(value)
         assert self._path is not None  # noqa: S101 (for the type checker: the model asks for one)
-        try:
-            node = self._path.node(document)
-        except PathAbsent:
+        node = self._path.node(document)
+        if node is ABSENT:
             return MissingId.PATH_ABSENT
         if node == "":
             return MissingId.EMPTY_ID

@@ -7,10 +7,9 @@ from dedupe_crds.spec.topic_names import EPOCHS_SUFFIX
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_kafka.stream_topics import Topics
-from dedupe_kafka.topic import Topic, TopicProblem, less_safe
+from dedupe_kafka.topic import REPLICAS, Topic, TopicProblem, less_safe
 
 _CLEANUP: Final = "cleanup.policy"
-_REPLICAS: Final = "min.insync.replicas"
 _COMPACT: Final = "compact"
 
 
@@ -27,7 +26,7 @@ def ensure_epochs(cluster: Topics, output: str, source: Topic) -> list[TopicProb
     """Create the epoch log, as safe as the inputs, or return its problems."""
     name = epochs_topic(output)
     if (found := cluster.topic(name)) is None:
-        config = {_CLEANUP: _COMPACT, _REPLICAS: source.config[_REPLICAS]}
+        config = {_CLEANUP: _COMPACT, REPLICAS: source.config[REPLICAS]}
         created = cluster.create(name, 1, source.replication_factor, config)
         found = cluster.wait_for(name)
         if created:

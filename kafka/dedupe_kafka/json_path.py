@@ -5,16 +5,15 @@ The ids and the chunk filters use it. A singular path selects at most one node.
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from dedupe_crds.json_path import SINGULAR_PATH_RULE, is_singular_path
 from dedupe_kafka.errors import InvalidConfig
 
-
-class PathAbsent(LookupError):
-    """A document has no node at a path."""
+ABSENT: Final = object()
+"""What a document has at a path where it has nothing, not even null."""
 
 
 class SingularPath:
@@ -44,30 +43,24 @@ class SingularPath:
         if value is None:
             return None
         try:
-            node = orjson.loads(value)
+            node = self.node(orjson.loads(value))
         except orjson.JSONDecodeError:
             return None
-        for step in self._steps:
-            # Checked by type: Python would also index into a string, or take True for 1.
-            if isinstance(step, str):
-                node = node.get(step) if isinstance(node, dict) else None
-            elif isinstance(node, list) and -len(node) <= step < len(node):
-                node = node[step]
-            else:
-                return None
+        # Python would also take True for 1.
         if isinstance(node, str | int) and not isinstance(node, bool):
             return node
         return None
 
     def node(self, document: Any) -> Any:  # noqa: ANN401 (any JSON)
-        """Return what a parsed document has at the path. Raises PathAbsent."""
+        """Return what a parsed document has at the path, or ABSENT."""
         for step in self._steps:
+            # Checked by type: Python would also index into a string.
             if isinstance(step, str):
-                if not isinstance(document, dict) or step not in document:
-                    raise PathAbsent
-            elif not isinstance(document, list) or not -len(document) <= step < len(document):
-                raise PathAbsent
-            document = document[step]
+                document = document.get(step, ABSENT) if isinstance(document, dict) else ABSENT
+            elif isinstance(document, list) and -len(document) <= step < len(document):
+                document = document[step]
+            else:
+                return ABSENT
         return document
 
 

@@ -14,6 +14,8 @@ from dedupe_kafka.epochs_topic import ensure_epochs
 from dedupe_kafka.stream_topics import StreamTopics, Topics, ensure_topics, grown
 from dedupe_kafka.topic import (
     FOR_EVER_MS,
+    MOST_AHEAD,
+    REPLICAS,
     Topic,
     TopicProblem,
     check_input,
@@ -32,9 +34,7 @@ _BROKERS_DEFAULT: Final = -1
 # Of topics, if the brokers are not configured otherwise.
 _KAFKAS_RETENTION_MS: Final = 7 * 24 * 3_600_000
 _BYTES: Final = "max.message.bytes"
-_REPLICAS: Final = "min.insync.replicas"
 _RETENTION: Final = "retention.ms"
-_AHEAD: Final = "message.timestamp.after.max.ms"
 
 
 def ensure_repartitioned(
@@ -69,15 +69,15 @@ def merged(inputs: Sequence[Topic], name: str, partitions: int) -> Topic:
     """
     retentions = [topic.number(_RETENTION) for topic in inputs]
     copies = max(topic.replication_factor for topic in inputs)
-    in_sync = max(topic.number(_REPLICAS) for topic in inputs)
+    in_sync = max(topic.number(REPLICAS) for topic in inputs)
     return Topic(
         name=name,
         partitions=partitions,
         replication_factor=copies,
         config={
             _BYTES: str(max(topic.number(_BYTES) for topic in inputs)),
-            _REPLICAS: str(min(in_sync, copies)),
-            _AHEAD: str(max(topic.most_ahead_ms for topic in inputs)),
+            REPLICAS: str(min(in_sync, copies)),
+            MOST_AHEAD: str(max(topic.most_ahead_ms for topic in inputs)),
             _RETENTION: str(FOR_EVER_MS if FOR_EVER_MS in retentions else max(retentions)),
         },
     )
@@ -99,11 +99,10 @@ def repartition_config(source: Topic) -> dict[str, str]:
     largest = source.number(_BYTES) + HEADER_ALLOWANCE_BYTES
     return {
         **lasting_config(FOR_EVER_MS),
-        "retention.bytes": _FOR_EVER,
         _BYTES: str(largest),
         # What workers have read leaves the disk by whole segments, which must hold the largest record.
         "segment.bytes": str(max(_SEGMENT_BYTES, largest)),
-        _REPLICAS: source.config[_REPLICAS],
+        REPLICAS: source.config[REPLICAS],
     }
 
 

@@ -12,9 +12,13 @@ from dedupe_crds.quantity import format_duration, format_size
 FOR_EVER_MS = -1
 """The retention of a topic that deletes nothing for its age."""
 
+REPLICAS = "min.insync.replicas"
+"""The setting of how many replicas must have a record before it is acknowledged."""
+
+MOST_AHEAD = "message.timestamp.after.max.ms"
+"""The setting by how much a record's timestamp may be ahead of the broker's time."""
+
 _LARGEST_LONG = 2**63 - 1
-_REPLICAS = "min.insync.replicas"
-_AFTER = "message.timestamp.after.max.ms"
 _BEFORE = "message.timestamp.before.max.ms"
 # Before Kafka 3.6: both of them.
 _DIFFERENCE = "message.timestamp.difference.max.ms"
@@ -36,7 +40,7 @@ class Topic:
     @property
     def most_ahead_ms(self) -> int:
         """Return by how much a record's timestamp may be ahead of the broker's time."""
-        return self._limit(_AFTER)
+        return self._limit(MOST_AHEAD)
 
     @property
     def most_behind_ms(self) -> int:
@@ -69,7 +73,7 @@ def config_for(source: Topic, max_age: timedelta) -> dict[str, str]:
     return {
         **lasting_config(source.number("retention.ms"), max_age),
         "max.message.bytes": source.config["max.message.bytes"],
-        _REPLICAS: source.config[_REPLICAS],
+        REPLICAS: source.config[REPLICAS],
     }
 
 
@@ -86,7 +90,7 @@ def lasting_config(retention_ms: int, max_age: timedelta = timedelta(0)) -> dict
         "retention.bytes": str(FOR_EVER_MS),
         "message.timestamp.type": "CreateTime",
         _BEFORE: str(_LARGEST_LONG),
-        _AFTER: str(_LARGEST_LONG),
+        MOST_AHEAD: str(_LARGEST_LONG),
     }
 
 
@@ -119,11 +123,11 @@ def check_input(source: Topic) -> Iterator[TopicProblem]:
 def less_safe(kind: str, source: Topic, topic: Topic) -> Iterator[TopicProblem]:
     """Yield the problem of a topic that is less safe than `source`."""
     copies = (topic.replication_factor, source.replication_factor)
-    in_sync = (topic.number(_REPLICAS), source.number(_REPLICAS))
+    in_sync = (topic.number(REPLICAS), source.number(REPLICAS))
     if copies[0] < copies[1] or in_sync[0] < in_sync[1]:
         yield TopicProblem(
             reason=f"{kind}LessSafe",
-            message=f"Topic {topic.name} has replication factor {copies[0]} and {_REPLICAS} {in_sync[0]}, and topic "
+            message=f"Topic {topic.name} has replication factor {copies[0]} and {REPLICAS} {in_sync[0]}, and topic "
             f"{source.name} has {copies[1]} and {in_sync[1]}: brokers may fail so that messages are lost from "
             f"the first and not from the second. Raise the first's to {max(copies)} and {max(in_sync)}.",
             fatal=False,
@@ -137,7 +141,7 @@ def refused_timestamps(kind: str, source: Topic, topic: Topic) -> Iterator[Topic
     in the past.
     """
     if topic.most_behind_ms < _LARGEST_LONG or topic.most_ahead_ms < source.most_ahead_ms:
-        names = [name for name in (_BEFORE, _AFTER, _DIFFERENCE) if name in topic.config]
+        names = [name for name in (_BEFORE, MOST_AHEAD, _DIFFERENCE) if name in topic.config]
         yield TopicProblem(
             reason=f"{kind}RefusesTimestamps",
             message=f"Topic {topic.name} refuses messages with timestamps far from its broker's time, and topic "

@@ -106,10 +106,8 @@ class Origins:
         """Return the place of a number; None if no place has it."""
         if not 0 <= number < self._next:
             return None
-        at = bisect(self._ranges, number, key=lambda each: each.first_number) - 1
-        return self._ranges[at].topic, self._ranges[at].first + number - self._ranges[
-            at
-        ].first_number
+        at = self._ranges[bisect(self._ranges, number, key=lambda each: each.first_number) - 1]
+        return at.topic, at.first + number - at.first_number
 
     def owners(self, origins: BatchOrigins, own: Place, at: Offsets) -> Offsets:
         """Return the owner of each record as a number of 8 bytes: shape (n,).

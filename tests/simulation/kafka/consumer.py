@@ -49,7 +49,7 @@ class _Assigned:
         self.epoch = self.leader_epoch = -1
         """That of the last batch before the position, and the last one of the leader."""
         self.unproved = False
-        """Whether a `seek` has named the epoch of the position, and the leader has not been asked for it."""
+        """True after a `seek` has named the epoch of the position, until the leader is asked for it."""
         self.coming: Fetched | None = None
         self.comes_at = self.retry_at = 0.0
         self.received = 0

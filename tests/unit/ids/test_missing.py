@@ -1,4 +1,4 @@
-"""Why a record has no usable id: each kind by its name, and never for a record that has one."""
+"""Reasons for a record without a usable id: each by its name, and none for a record that has one."""
 
 import json
 

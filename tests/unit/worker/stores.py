@@ -8,6 +8,7 @@ from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.rocksdb import Store
 
 MIB = 1 << 20
@@ -39,3 +40,16 @@ def count_known(store: IdStore, packed: bytes) -> int:
     repeats = window.admit(packed, [OWNER] * (len(packed) // ID_BYTES))
     window.abort()
     return len(repeats)
+
+
+def stamp(position: int = 50, input_offset: int = 70, read_up_to: str = "") -> StoreMetadata:
+    """Metadata of a store with one id."""
+    return StoreMetadata(
+        output_position=position,
+        input_offset=input_offset,
+        keys=1,
+        first_seen_ms=0,
+        last_seen_ms=0,
+        truncated=False,
+        read_up_to=read_up_to,
+    )

@@ -68,7 +68,8 @@ class MissingIds:
         kinds = "; ".join(text for _, text in sorted(self._kinds.items()))
         if tally.without_id < tally.consumed:
             return f"records have no usable id by spec.id: they pass, and their repeats are not recognised ({kinds})"
-        hint = "; names of headers are case-sensitive" * (self._source.from_ is IdFrom.HEADER)
+        is_header = self._source.from_ is IdFrom.HEADER
+        hint = "; names of headers are case-sensitive" if is_header else ""
         return (
             "no record so far has a usable id by spec.id, so nothing is deduplicated: "
             f"correct spec.id, or the producers{hint} ({kinds})"

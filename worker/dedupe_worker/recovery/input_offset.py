@@ -144,7 +144,11 @@ def find_start(
         log.error("input records expired before they were read", offsets=start.expired)
     unlabelled = (found is not None and of != topic.id) or parting is not None
     return InputStart(
-        *(start.offset, committed, available.end, unlabelled, start.expired),
+        start.offset,
+        committed,
+        available.end,
+        unlabelled,
+        start.expired,
         last_read=reader.last_read,
         low=available.low,
     )

@@ -15,9 +15,8 @@ _TAIL_SHARE: Final = 12
 _FEWEST_BYTES: Final = 64 << 10
 _PIECE_BYTES: Final = 1 << 20
 
-ALL_FILES: Final = -1
-"""RocksDB's `max_open_files` for files that stay open."""
-
+# RocksDB's `max_open_files` for files that stay open.
+_ALL_FILES: Final = -1
 _ENOUGH_FILES: Final = 1 << 16
 _OTHER_FILES: Final = 256
 
@@ -42,4 +41,4 @@ def most_open_files() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     unlimited = hard == resource.RLIM_INFINITY or hard >= _ENOUGH_FILES
-    return ALL_FILES if unlimited else max(hard - _OTHER_FILES, hard // 2)
+    return _ALL_FILES if unlimited else max(hard - _OTHER_FILES, hard // 2)

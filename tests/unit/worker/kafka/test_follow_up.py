@@ -1,4 +1,4 @@
-"""What a worker behind routers tells after a check of its topics."""
+"""Follow-up of a check of the topics by a worker behind routers."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -15,9 +15,9 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.recovery.input_offset import InputStart, begin_input, begin_output, find_start
 from dedupe_worker.recovery.lost_tail import LostTail
 from dedupe_worker.status import WorkerState
-from dedupe_worker.store.metadata import StoreMetadata
 from tests.unit.crds.manifests import changed
 from tests.unit.worker.recovery.partitions import IDENTITY, taken_over
+from tests.unit.worker.stores import stamp
 
 OURS = encode_metadata("out", "now", None)
 OTHERS = encode_metadata("out", "before", 7)
@@ -51,20 +51,12 @@ def find(
     partition = taken_over(
         IDENTITY.model_copy(update={"input_topic_id": recorded}) if recorded else None
     )
-    stamp = StoreMetadata(
-        output_position=1,
-        input_offset=stored,
-        keys=1,
-        first_seen_ms=0,
-        last_seen_ms=0,
-        truncated=False,
-    )
     found = None if committed is None else Committed(committed, metadata)
     reader = cast("PartitionReader", Reader(found))
-    store = cast("Any", SimpleNamespace(metadata=stamp))
+    store = cast("Any", SimpleNamespace(metadata=stamp(1, stored)))
     tail = LostTail(lambda: reader, (), SYSTEM_CLOCK, Event())
     return find_start(
-        *(partition, reader, store, state or worker_state(), "group"), tail=tail, trims=trims
+        partition, reader, store, state or worker_state(), "group", tail=tail, trims=trims
     )
 
 

@@ -1,4 +1,4 @@
-"""Where an input continues that has lost records which were read."""
+"""Starts on an input that has lost records which were read."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -16,6 +16,7 @@ from dedupe_worker.kafka.consumer import Batch, OffsetOutOfRange, PartitionReade
 from dedupe_worker.recovery.lost_tail import Known, LostTail, furthest
 from dedupe_worker.store.metadata import NO_RECORDS, StoreMetadata, last_read_of, next_metadata
 from tests.unit.worker.still_clock import StillClock
+from tests.unit.worker.stores import stamp
 
 PLACE = ("raw", 0)
 READ = LastRead(100, 5)
@@ -58,28 +59,16 @@ def tail(
     return LostTail(lambda: cast("PartitionReader", reader), accepted, clock, Event())
 
 
-def metadata(offset: int, read_up_to: str = "") -> StoreMetadata:
-    return StoreMetadata(
-        output_position=1,
-        input_offset=offset,
-        keys=1,
-        first_seen_ms=0,
-        last_seen_ms=0,
-        truncated=False,
-        read_up_to=read_up_to,
-    )
-
-
 @pytest.mark.parametrize(
     ("committed", "stored", "known"),
     [
         (None, None, Known(-1)),
-        (Committed(70, None), metadata(80), Known(80)),
-        (Committed(70, None, epoch=6), metadata(1000, "1000@5"), Known(70, LastRead(70, 6))),
-        (Committed(70, None, epoch=4), metadata(60, "58@5"), Known(60, LastRead(58, 5))),
-        (Committed(70, "o::i:~66", epoch=5), metadata(60, "58@5"), Known(70, LastRead(66, 5))),
-        (Committed(70, None, epoch=6), metadata(1000), Known(1000)),  # of a release before
-        (Committed(70, None), metadata(70, "70@5"), Known(70, LastRead(70, 5))),
+        (Committed(70, None), stamp(1, 80), Known(80)),
+        (Committed(70, None, epoch=6), stamp(1, 1000, "1000@5"), Known(70, LastRead(70, 6))),
+        (Committed(70, None, epoch=4), stamp(1, 60, "58@5"), Known(60, LastRead(58, 5))),
+        (Committed(70, "o::i:~66", epoch=5), stamp(1, 60, "58@5"), Known(70, LastRead(66, 5))),
+        (Committed(70, None, epoch=6), stamp(1, 1000), Known(1000)),  # of a release before
+        (Committed(70, None), stamp(1, 70, "70@5"), Known(70, LastRead(70, 5))),
     ],
 )
 def test_a_later_leader_epoch_is_further_and_then_the_offset(
@@ -153,7 +142,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_by_the_next_session() -> N
 def test_a_store_keeps_the_last_record_before_its_input_offset(
     offset: int, read: LastRead, kept: LastRead
 ) -> None:
-    latest = metadata(100, "100@5")
+    latest = stamp(1, 100, "100@5")
     written = next_metadata(
         latest,
         latest,

@@ -32,21 +32,10 @@ from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import ValueLayout, timestamps, unknown_owners
-from tests.unit.worker.stores import count_known, open_store
+from tests.unit.worker.stores import count_known, open_store, stamp
 from tests.unit.worker.strategies import message
 
 RECORDED = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
-
-
-def stamp(position: int = 50, input_offset: int = 70) -> StoreMetadata:
-    return StoreMetadata(
-        output_position=position,
-        input_offset=input_offset,
-        keys=1,
-        first_seen_ms=0,
-        last_seen_ms=0,
-        truncated=False,
-    )
 
 
 def plan(

@@ -9,11 +9,11 @@ next run continues after them.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from dedupe_filters.builder import FilterBuilder, FilterRecord
 from dedupe_filters.filter_index import FilterIndex
@@ -22,7 +22,7 @@ from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
 from dedupe_filters.range_plan import uncovered
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import Origin
-from dedupe_kafka.client import Properties, client_config, kafka_error, made
+from dedupe_kafka.client import Properties, calling, client_config, kafka_error, made
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, RecordsExpired
 from dedupe_kafka.offsets import OffsetRange
@@ -91,7 +91,9 @@ class _Run:
         self._size_bytes = size_bytes
         self._cluster = Cluster(bootstrap_servers, properties)
         self._config = consumer_config(bootstrap_servers, properties, BULK)
-        self._producer = FilterProducer(client_config(bootstrap_servers, properties), self._filters)
+        self._filter_producer = FilterProducer(
+            client_config(bootstrap_servers, properties), self._filters
+        )
 
     def index(self, on_progress: OnProgress) -> BackfillResult:
         topic_offsets = read_offsets(self._cluster, self._topic)
@@ -110,15 +112,15 @@ class _Run:
             for records in consumer.read(missing):
                 partition = records[0].partition() or 0
                 for chunk in cutters[partition].add(records):
-                    self._producer.write(partition, chunk)
+                    self._filter_producer.write(partition, chunk)
                 on_progress(sum(cutter.done for cutter in cutters.values()), total)
         for partition, cutter in cutters.items():
             for chunk in cutter.finish():
-                self._producer.write(partition, chunk)
-        self._producer.flush()
+                self._filter_producer.write(partition, chunk)
+        self._filter_producer.flush()
         on_progress(total, total)
         return BackfillResult(
-            filters=self._producer.written,
+            filters=self._filter_producer.written,
             records=sum(cutter.records for cutter in cutters.values()),
         )
 
@@ -208,34 +210,37 @@ class FilterProducer:
 
     def write(self, partition: int, record: FilterRecord) -> None:
         """Produce a filter. Raises the error of this filter or of an earlier one."""
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    record.value,
-                    partition=partition,
-                    timestamp=record.timestamp_ms,
-                    on_delivery=self._report,
-                )
-            except BufferError:
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                raise kafka_error(error, f"writing filters to {self._topic}") from error
-            else:
-                break
+        with self._writing():
+            while True:
+                try:
+                    self._producer.produce(
+                        self._topic,
+                        record.value,
+                        partition=partition,
+                        timestamp=record.timestamp_ms,
+                        on_delivery=self._report,
+                    )
+                except BufferError:
+                    self._producer.poll(0.1)
+                else:
+                    break
+            self._producer.poll(0)
         self.written += 1
-        self._producer.poll(0)
         self._check()
 
     def flush(self) -> None:
         """Wait until Kafka has acknowledged every filter."""
-        left = self._producer.flush(_FLUSH_SECONDS)
+        with self._writing():
+            left = self._producer.flush(_FLUSH_SECONDS)
         self._check()
         if left:
             raise BrokerUnavailable(
                 f"Kafka did not acknowledge {left} filters for {self._topic} within {_FLUSH_SECONDS:.0f} s; run "
                 "this again, it continues where it stopped"
             )
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return calling(f"writing filters to {self._topic}")
 
     def _report(self, error: KafkaError | None, _message: Message) -> None:
         self._error = self._error or error

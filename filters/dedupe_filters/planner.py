@@ -55,7 +55,7 @@ class Planner:
         self._source = selection.source
         self._filters = filters_topic(selection.topic)
         self._cluster = Cluster(selection.bootstrap_servers, selection.properties)
-        self._consumer: RangeConsumer | None = None
+        self._ranges: RangeConsumer | None = None
         self._index: FilterIndex | None = None
         self._topic_id = ""
 
@@ -131,13 +131,13 @@ class Planner:
 
     def poll(self, seconds: float) -> bool:
         """Serve the consumer's callbacks; return False without a consumer."""
-        return self._consumer is not None and self._consumer.poll(seconds)
+        return self._ranges is not None and self._ranges.poll(seconds)
 
     def close(self) -> None:
         """Close the connection."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self._ranges is not None:
+            self._ranges.close()
+            self._ranges = None
 
     def _claims(
         self, topic_offsets: TopicOffsets, ranges: Mapping[int, OffsetRange]
@@ -159,10 +159,10 @@ class Planner:
             return None
 
     def _filters_consumer(self) -> RangeConsumer:
-        if self._consumer is None:
+        if self._ranges is None:
             selection = self._selection
             config = consumer_config(selection.bootstrap_servers, selection.properties, BULK)
             # If retention deletes filters meanwhile, their ranges are read, so no error is needed.
             config["auto.offset.reset"] = "earliest"
-            self._consumer = RangeConsumer({**config, **self._client}, self._filters)
-        return self._consumer
+            self._ranges = RangeConsumer({**config, **self._client}, self._filters)
+        return self._ranges

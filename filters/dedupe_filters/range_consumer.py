@@ -12,6 +12,7 @@ fetches ahead, for long ranges.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
@@ -20,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.deadline import Deadline
 from dedupe_filters.range_progress import Progress
-from dedupe_kafka.client import Properties, kafka_error, made, reading_config
+from dedupe_kafka.client import Properties, calling, made, reading_config
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, RecordCorrupt, RecordsExpired
 from dedupe_kafka.fetch_errors import before_corrupt, fetch_error
 from dedupe_kafka.offsets import OffsetRange
@@ -105,18 +106,19 @@ class RangeConsumer:
         self._open = {p: Progress(each) for p, each in ranges.items() if len(each) > 0}
         if not self._open:
             return
-        self._consumer.assign(
-            [
-                TopicPartition(self._topic, p, progress.next_offset)
-                for p, progress in self._open.items()
-            ]
-        )
+        places = [
+            TopicPartition(self._topic, p, progress.next_offset)
+            for p, progress in self._open.items()
+        ]
+        with self._reading():
+            self._consumer.assign(places)
         try:
             yield from self._read()
         finally:
             self._open = {}
             if self._client is not None:
-                self._client.unassign()
+                with self._reading():
+                    self._client.unassign()
 
     def _read(self) -> Iterator[list[Message]]:
         reached, since = (-1, -1), time.monotonic()
@@ -149,13 +151,15 @@ class RangeConsumer:
         """Serve the client's callbacks, such as statistics; return False during a read."""
         if self._open or self._client is None:
             return False
-        self._client.poll(seconds)
+        with self._reading():
+            self._client.poll(seconds)
         return True
 
     def close(self) -> None:
         """Close the connection; a running read cannot continue."""
         if self._client is not None:
-            self._client.close()
+            with self._reading():
+                self._client.close()
             self._client = None
 
     @property
@@ -173,11 +177,12 @@ class RangeConsumer:
 
         `consume` alone would wait for the full number.
         """
-        first = self._consumer.poll(_WAIT_SECONDS)
-        if first is None:
-            return []
-        more = self._wanted() - 1
-        return [first, *self._consumer.consume(more, 0)] if more > 0 else [first]
+        with self._reading():
+            first = self._consumer.poll(_WAIT_SECONDS)
+            if first is None:
+                return []
+            more = self._wanted() - 1
+            return [first, *self._consumer.consume(more, 0)] if more > 0 else [first]
 
     def _wanted(self) -> int:
         """Return how many records to take at once.
@@ -208,22 +213,29 @@ class RangeConsumer:
             if progress.is_done:
                 del self._open[partition]
                 if self._open:
-                    self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+                    with self._reading():
+                        self._consumer.incremental_unassign(
+                            [TopicPartition(self._topic, partition)]
+                        )
             elif (offset := progress.jump()) is not None:
                 self._seek(TopicPartition(self._topic, partition, offset))
 
     def _seek(self, where: TopicPartition) -> None:
         """Seek to an offset; librdkafka refuses it before the partition's first fetch."""
         deadline = Deadline(_SEEK_SECONDS)
-        while True:
-            try:
-                self._consumer.seek(where)
-            except KafkaException as error:
-                busy = error.args[0].code() == KafkaError._STATE  # noqa: SLF001 (a public name)
-                if not busy or not deadline.pause(_RETRY_SECONDS):
-                    raise kafka_error(error, f"reading {self._where()}") from error
-            else:
-                return
+        with self._reading():
+            while True:
+                try:
+                    self._consumer.seek(where)
+                except KafkaException as error:
+                    busy = error.args[0].code() == KafkaError._STATE  # noqa: SLF001 (a public name)
+                    if not busy or not deadline.pause(_RETRY_SECONDS):
+                        raise
+                else:
+                    return
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return calling(f"reading {self._where()}")
 
     def _check(self, failed: list[Message]) -> None:
         for message in failed:

@@ -113,7 +113,7 @@ class FilteredReader:
         self._planner = Planner(self._selection, self._bytes.config)
         fetching = BULK if wanted is None else SPARSE
         config = consumer_config(bootstrap_servers, self._selection.properties, fetching)
-        self._consumer = RangeConsumer(config | self._bytes.config, topic)
+        self._ranges = RangeConsumer(config | self._bytes.config, topic)
         self._counted = ReadStatistics()
 
     def __enter__(self) -> Self:
@@ -140,7 +140,7 @@ class FilteredReader:
             ranges = {p: OffsetRange(start, ends[p]) for p, start in positions.items()}
             plans = self._planner.plan(topic_offsets, ranges)
             self._count_plans(ranges, plans)
-            for records in self._consumer.read({p: plan.ranges for p, plan in plans.items()}):
+            for records in self._ranges.read({p: plan.ranges for p, plan in plans.items()}):
                 if matching := self._matching(records, value_of):
                     yield matching
                 if self._stop.is_set():
@@ -159,12 +159,12 @@ class FilteredReader:
     @property
     def statistics(self) -> ReadStatistics:
         """Return the work so far; waits for the client's next count between iterations."""
-        self._bytes.refresh([self._consumer, self._planner])
+        self._bytes.refresh([self._ranges, self._planner])
         return replace(self._counted, bytes_fetched=self._bytes.total)
 
     def close(self) -> None:
         """Close the connections."""
-        self._consumer.close()
+        self._ranges.close()
         self._planner.close()
 
     def _ends(self, topic_offsets: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
@@ -234,9 +234,9 @@ class _BytesReceived:
     def refresh(self, clients: Sequence[_Client]) -> None:
         """Wait for a new count of each open client."""
         deadline = Deadline(_COUNT_SECONDS)
-        for client in clients:
+        for each in clients:
             requested = time.monotonic()
-            while client.poll(_STATISTICS_MS / 1000):
+            while each.poll(_STATISTICS_MS / 1000):
                 if self._counted_at > requested or deadline.expired:
                     break
 

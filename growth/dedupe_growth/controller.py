@@ -8,7 +8,7 @@ the next one; two at once do no harm, because only one of them can append.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream
@@ -26,7 +26,7 @@ from dedupe_growth.log import EpochLogMissing, EpochReader, open_epochs
 from dedupe_growth.mark import MARK_HEADER, encode_mark
 from dedupe_growth.routed_offsets import decode_routed
 from dedupe_growth.writer import TRANSACTION_SECONDS, EpochLogMoved, EpochWriter
-from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client import calling, client_config, kafka_error, made
 from dedupe_kafka.client_config import producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.epochs_topic import epochs_topic
@@ -176,7 +176,8 @@ class GrowthController:
                 deadline=self._clock.deadline(_REQUEST_SECONDS),
             )
         finally:
-            consumer.close()
+            with calling(f"reading what {group} has committed"):
+                consumer.close()
         return {(at.topic, at.partition): at for at in found if at.offset >= 0}
 
     # -- acting ----------------------------------------------------------------------------------
@@ -228,15 +229,13 @@ class GrowthController:
                 refused.append(error)
 
         topic, headers = self._stream.spec.worker_input, [(MARK_HEADER, encode_mark(marks.mark))]
-        try:
+        with calling(f"writing marks to {topic}"):
             producer = made(self._clients.producer, self._producing(transactional=False))
             for partition in due:
                 producer.produce(
                     topic, None, None, partition, on_delivery=delivered, headers=headers
                 )
             unsent = producer.flush(_REQUEST_SECONDS)
-        except KafkaException as error:
-            raise kafka_error(error, f"writing marks to {topic}") from error
         if refused:
             raise kafka_error(refused[0], f"writing marks to {topic}")
         if unsent:

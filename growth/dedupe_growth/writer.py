@@ -12,7 +12,7 @@ from dedupe_crds.clock import Clock
 from dedupe_growth.entries import Entry, encode_entry
 from dedupe_growth.epochs import Epochs
 from dedupe_growth.log import EpochReader
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling, kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, StreamError
 
 TRANSACTION_SECONDS: Final = 10.0
@@ -46,7 +46,7 @@ class EpochWriter:
         Raises EpochLogMoved if the log has more, and other errors of Kafka.
         """
         deadline = self._clock.deadline(_INIT_SECONDS)
-        try:
+        with calling(f"writing to {self._topic}", _named):
             self._reader.poll()  # so that it connects while others are fenced
             self._producer.init_transactions(deadline.remaining())
             found = self._reader.read_to_end()
@@ -58,11 +58,6 @@ class EpochWriter:
             self._producer.begin_transaction()
             self._producer.produce(self._topic, record.value, record.key, 0)
             self._commit()
-        except KafkaException as error:
-            named = kafka_error(error, f"writing to {self._topic}")
-            if isinstance(named, Fenced):
-                raise EpochLogMoved(f"{named}; another controller of this stream runs") from error
-            raise named from error
         # Not read again: a commit is answered before readers see what was committed.
         return found.followed_by(entry)
 
@@ -80,3 +75,10 @@ class EpochWriter:
                     ) from error
             else:
                 return
+
+
+def _named(error: KafkaException, action: str) -> StreamError:
+    named = kafka_error(error, action)
+    if isinstance(named, Fenced):
+        return EpochLogMoved(f"{named}; another controller of this stream runs")
+    return named

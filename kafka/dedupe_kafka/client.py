@@ -1,12 +1,14 @@
 """Configuration of Kafka clients, and translation of librdkafka's errors.
 
-Every part creates its clients here. Invariant: an error of librdkafka leaves this package as a `StreamError`, and the
-values of client properties are never logged.
+Every part creates its clients here, and calls them within `calling`; tests/unit/kafka/test_calls.py checks that.
+Invariant: whatever the client library raises leaves as a `StreamError`, and the values of client properties are never
+logged.
 """
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -15,11 +17,13 @@ from confluent_kafka import KafkaError, KafkaException
 from dedupe_crds.bootstrap_servers import check_bootstrap_servers
 from dedupe_kafka.errors import (
     BrokerUnavailable,
+    ClientFailed,
     Fenced,
     InvalidConfig,
     NotAuthorized,
     RecordRefused,
     RecordTooLarge,
+    Stopped,
     StreamError,
     TopicMissing,
     TopicRefused,
@@ -217,10 +221,12 @@ def reading_config(bootstrap_servers: str, properties: Properties) -> dict[str, 
 
 def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:
     """Create a client. Raises InvalidConfig for a property unknown to librdkafka."""
-    try:
+    with calling("creating a client", _refused_property):
         return make(config)
-    except KafkaException as error:
-        raise InvalidConfig(f"Kafka properties: {error.args[0].str()}") from error
+
+
+def _refused_property(error: KafkaException, _action: str) -> StreamError:
+    return InvalidConfig(f"Kafka properties: {error.args[0].str()}")
 
 
 def kafka_error(error: KafkaError | KafkaException, action: str) -> StreamError:
@@ -232,3 +238,27 @@ def kafka_error(error: KafkaError | KafkaException, action: str) -> StreamError:
             named = name(f"{text}; {advice}")
     named.kafka_code = cause.code()
     return named
+
+
+Named = Callable[[KafkaException, str], StreamError]
+
+
+@contextmanager
+def calling(action: str, named: Named = kafka_error) -> Iterator[None]:
+    """Name what calls of the client library raise in this block.
+
+    `named` translates a KafkaException. BufferError, for a full queue, is the caller's. Anything else, such as the
+    SystemError of a broken callback, is a defect of the library or of its use: ClientFailed. What callbacks of this
+    project raise, a StreamError or Stopped, is passed on.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        raise named(error, action) from error
+    except (StreamError, Stopped, BufferError):
+        raise
+    except Exception as error:
+        raise ClientFailed(
+            f"{action}: the client library failed with {type(error).__name__}: {error}. No record is skipped; report "
+            "this with the log"
+        ) from error

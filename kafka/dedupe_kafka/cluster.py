@@ -5,6 +5,7 @@ in time, and whatever Kafka answers is checked or reported, never assumed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from datetime import timedelta
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
@@ -12,7 +13,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream, Spec
-from dedupe_kafka.client import client_config, made
+from dedupe_kafka.client import calling, client_config, made
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.epochs_topic import check_unused
 from dedupe_kafka.errors import (
@@ -161,9 +162,12 @@ class Cluster:
             replication_factor=replication_factor,
             config=dict(config),
         )
-        futures = self._requests.admin.create_topics([topic], request_timeout=self._timeout_seconds)
+        action = f"creating topic {name}"
+        with calling(action):
+            admin = self._requests.admin
+            futures = admin.create_topics([topic], request_timeout=self._timeout_seconds)
         try:
-            self._requests.answer(futures[name], f"creating topic {name}")
+            self._requests.answer(futures[name], action)
         except StreamError as error:
             if code_of(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
@@ -172,10 +176,12 @@ class Cluster:
 
     def grow(self, name: str, partitions: int) -> None:
         """Raise the partition count of a topic, and wait until the brokers know it."""
-        futures = self._requests.admin.create_partitions(
-            [NewPartitions(name, partitions)], request_timeout=self._timeout_seconds
-        )
-        self._requests.answer(futures[name], f"adding partitions to topic {name}")
+        action = f"adding partitions to topic {name}"
+        with calling(action):
+            futures = self._requests.admin.create_partitions(
+                [NewPartitions(name, partitions)], request_timeout=self._timeout_seconds
+            )
+        self._requests.answer(futures[name], action)
         self._deadline(self._timeout_seconds).wait_for(
             lambda: self.partition_count(name) >= partitions, poll_seconds=_POLL_SECONDS
         )
@@ -267,17 +273,18 @@ class Cluster:
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).
         config = {**self._config, "group.id": group, "isolation.level": isolation}
-        consumer = self._clients.consumer(config)
-        try:
+        where = f" of group {group} on {self._servers}"
+        with (
+            calling(f"reading the offsets{where}"),
+            closing(self._clients.consumer(config)) as consumer,
+        ):
             found = read_group_offsets(
                 consumer,
                 wanted,
                 timeout_seconds=self._timeout_seconds,
                 deadline=self._deadline(self._timeout_seconds),
-                where=f" of group {group} on {self._servers}",
+                where=where,
             )
-        finally:
-            consumer.close()
         return {(at.topic, at.partition): at.offset for at in found}
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:

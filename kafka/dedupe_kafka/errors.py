@@ -63,6 +63,12 @@ class BrokerUnavailable(StreamError):
     retriable = True
 
 
+class ClientFailed(StreamError):
+    """The client library failed in a way that names no cause."""
+
+    retriable = True
+
+
 class QueueTooSmall(StreamError):
     """A record is larger than the whole queue of a producer.
 

@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from dedupe_crds.deadline import Deadline
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling, kafka_error
 
 _RETRY_SECONDS: Final = 0.1
 # The errors of a broker that has just started.
@@ -39,13 +39,14 @@ def read_group_offsets(
     message ends with `where`.
     """
     while True:
-        try:
-            found = consumer.committed(list(wanted), timeout=timeout_seconds)
-        except KafkaException as error:
-            if error.args[0].code() not in _COORDINATOR_ON_ITS_WAY or deadline.expired:
-                raise kafka_error(error, _action(wanted[0], where)) from error
-            consumer.poll(_RETRY_SECONDS)
-            continue
+        with calling(_action(wanted[0], where)):
+            try:
+                found = consumer.committed(list(wanted), timeout=timeout_seconds)
+            except KafkaException as error:
+                if error.args[0].code() not in _COORDINATOR_ON_ITS_WAY or deadline.expired:
+                    raise
+                consumer.poll(_RETRY_SECONDS)
+                continue
         for each in found:
             if each.error is not None and not partly:
                 raise kafka_error(each.error, _action(each, where))

@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from dedupe_crds.deadline import Deadline
-from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client import calling, client_config, kafka_error, made
 from dedupe_kafka.clients import CLIENTS
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized
 
@@ -72,18 +72,19 @@ def check_reachable(
         "error_cb": failures.hear,
     }
     admin = made(CLIENTS.admin, config)
-    answer = admin.describe_cluster(request_timeout=_ANSWER_SECONDS)
-    sure, end = deadline(_SURE_SECONDS), deadline(_ANSWER_SECONDS)
-    while not (end.expired or (sure.expired and failures.are_sure)):
-        try:
-            answer.result(_POLL_SECONDS)
-        except TimeoutError:
-            admin.poll(0)  # lets the client report why it cannot reach Kafka
-        except KafkaException:
-            break
-        else:
-            return
-    admin.poll(0)
+    with calling(f"asking {bootstrap_servers} for its brokers"):
+        answer = admin.describe_cluster(request_timeout=_ANSWER_SECONDS)
+        sure, end = deadline(_SURE_SECONDS), deadline(_ANSWER_SECONDS)
+        while not (end.expired or (sure.expired and failures.are_sure)):
+            try:
+                answer.result(_POLL_SECONDS)
+            except TimeoutError:
+                admin.poll(0)  # lets the client report why it cannot reach Kafka
+            except KafkaException:
+                break
+            else:
+                return
+        admin.poll(0)
     raise failures.error(advice)
 
 

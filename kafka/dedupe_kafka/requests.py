@@ -27,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 )
 
 from dedupe_crds.deadline import Deadline
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling, kafka_error
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     NoLeader,
@@ -112,11 +112,12 @@ class AdminRequests:
 
     def describe(self, name: str, *, include_authorized_operations: bool = False) -> Any:  # noqa: ANN401 (the library's)
         """Describe a topic. Raises TopicMissing if it does not exist."""
-        futures = self.admin.describe_topics(
-            TopicCollection([name]),
-            include_authorized_operations=include_authorized_operations,
-            request_timeout=self.timeout_seconds,
-        )
+        with calling(f"describing topic {name}"):
+            futures = self.admin.describe_topics(
+                TopicCollection([name]),
+                include_authorized_operations=include_authorized_operations,
+                request_timeout=self.timeout_seconds,
+            )
         return self.answer(futures[name], f"describing topic {name}")
 
     def describe_all(self, names: Collection[str], *, writable: bool = False) -> dict[str, Any]:
@@ -124,11 +125,12 @@ class AdminRequests:
 
         With `writable` only those that may be written. Of a broker that does not report what it allows, all count.
         """
-        futures = self.admin.describe_topics(
-            TopicCollection(sorted(names)),
-            include_authorized_operations=writable,
-            request_timeout=self.timeout_seconds,
-        )
+        with calling("describing topics"):
+            futures = self.admin.describe_topics(
+                TopicCollection(sorted(names)),
+                include_authorized_operations=writable,
+                request_timeout=self.timeout_seconds,
+            )
         found = {}
         for name, future in futures.items():
             with suppress(TopicMissing, NotAuthorized):
@@ -140,17 +142,14 @@ class AdminRequests:
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics that may be seen."""
-        try:
+        with calling(f"listing the topics{self._where}", self._explained):
             return sorted(self.admin.list_topics(timeout=self.timeout_seconds).topics)
-        except KafkaException as error:
-            self.admin.poll(0)  # lets the client report why it cannot reach Kafka
-            action = f"listing the topics{self._where}"
-            raise self._explained(kafka_error(error, action), action) from error
 
     def config(self, name: str) -> dict[str, str]:
         """Return the configuration of a topic, without entries that have no value."""
         resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self.admin.describe_configs([resource], request_timeout=self.timeout_seconds)
+        with calling(f"reading the configuration of topic {name}"):
+            futures = self.admin.describe_configs([resource], request_timeout=self.timeout_seconds)
         found = self.answer(futures[resource], f"reading the configuration of topic {name}")
         return {key: entry.value for key, entry in found.items() if entry.value is not None}
 
@@ -167,11 +166,12 @@ class AdminRequests:
         With READ_COMMITTED the latest is the last stable offset. What a broker refuses of one partition is raised; with
         `failed` it is put there instead. That no broker answers is always raised.
         """
-        futures = self.admin.list_offsets(
-            {TopicPartition(topic, p): spec for p in partitions},
-            isolation_level=isolation,
-            request_timeout=self.timeout_seconds,
-        )
+        with calling(f"listing offsets of {topic}"):
+            futures = self.admin.list_offsets(
+                {TopicPartition(topic, p): spec for p in partitions},
+                isolation_level=isolation,
+                request_timeout=self.timeout_seconds,
+            )
         found = {}
         for at, future in futures.items():
             try:
@@ -233,21 +233,25 @@ class AdminRequests:
         while not deadline.expired:
             if self._stop.is_set():
                 raise Stopped(action)
-            try:
-                answer = future.result(_POLL_SECONDS)
-            except TimeoutError:
-                self.admin.poll(0)  # lets the client report why it cannot reach Kafka
-            except KafkaException as error:
-                self.admin.poll(0)
-                raise self._explained(kafka_error(error, action), action) from error
-            else:
-                self._on_answer()
-                if self._complaints is not None:
-                    self._complaints.forget()
-                return answer
-        raise self._explained(BrokerUnavailable(f"{action}: no answer"), action)
+            with calling(action, self._explained):
+                try:
+                    answer = future.result(_POLL_SECONDS)
+                except TimeoutError:
+                    self.admin.poll(0)  # lets the client report why it cannot reach Kafka
+                    continue
+            self._on_answer()
+            if self._complaints is not None:
+                self._complaints.forget()
+            return answer
+        raise self._with_cause(BrokerUnavailable(f"{action}: no answer"), action)
 
-    def _explained(self, error: StreamError, action: str) -> StreamError:
+    def _explained(self, error: KafkaException, action: str) -> StreamError:
+        """Return the named error, with the cause that the client has reported."""
+        with calling(action):
+            self.admin.poll(0)
+        return self._with_cause(kafka_error(error, action), action)
+
+    def _with_cause(self, error: StreamError, action: str) -> StreamError:
         if self._complaints is None or not isinstance(error, BrokerUnavailable):
             return error
         return self._complaints.explain(error, action)

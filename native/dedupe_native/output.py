@@ -76,11 +76,12 @@ class NativeOutput(TransactionalOutput):
         """Send records, in order and unchanged, as `PartitionOutput.produce` does."""
         if records:
             self._produced += len(records)
-            self._call("producing", self._producer.produce, records, self._seconds_left())
+            with self._calling("producing"):
+                self._producer.produce(records, self._seconds_left())
 
     def _commit(self) -> None:
         """Commit in one call, within what is left of the transaction's time."""
-        commit = self._producer.commit_transaction
-        self._call("committing the transaction", commit, self._seconds_left())
+        with self._calling("committing the transaction"):
+            self._producer.commit_transaction(self._seconds_left())
         if self._producer.written:
             self._first, self._position = self._producer.written

@@ -1,11 +1,13 @@
 """Read the input without a Python object for each record."""
 
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from dedupe_crds.clock import Clock
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling, kafka_error
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_native._native import Reader
 from dedupe_native.errors import kafka_exceptions
@@ -44,11 +46,8 @@ class NativeReader(PartitionReader):
         """Read from `offset` on. It does not prove the last record, and commits none."""
         self.last_read = NOTHING_READ
         where = self._servers, self.topic, self.partition
-        try:
-            with kafka_exceptions():
-                self._records = Reader(*where, offset, self._queue_bytes)
-        except KafkaException as error:
-            raise self._named(error) from error
+        with self._reading(), kafka_exceptions():
+            self._records = Reader(*where, offset, self._queue_bytes)
         self._next_offset = offset
         self._idle = self._checked = False
 
@@ -58,13 +57,10 @@ class NativeReader(PartitionReader):
 
     def read(self, max_records: int, wait_seconds: float) -> Batch:
         """Return up to `max_records` records, as `PartitionReader.read` does."""
-        self._consumer.poll(0)  # serves its errors
         first_seconds = _IDLE_SECONDS if self._idle else wait_seconds
-        try:
-            with kafka_exceptions():
-                read = self._records.read(max_records, wait_seconds, first_seconds)
-        except KafkaException as error:
-            raise self._named(error) from error
+        with self._reading(), kafka_exceptions():
+            self._consumer.poll(0)  # serves its errors
+            read = self._records.read(max_records, wait_seconds, first_seconds)
         self._idle = len(read) == 0
         if not (self._idle or self._checked):
             self.check_topic()  # it may have been created again before the seek
@@ -79,8 +75,12 @@ class NativeReader(PartitionReader):
         self._records = None
         super().close()
 
-    def _named(self, error: KafkaException) -> Exception:
-        named = kafka_error(error, f"reading {self.topic}/{self.partition}")
-        if error.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE:
-            return OffsetOutOfRange(str(named))
-        return named
+    def _reading(self) -> AbstractContextManager[None]:
+        return calling(f"reading {self.topic}/{self.partition}", _named)
+
+
+def _named(error: KafkaException, action: str) -> StreamError:
+    named = kafka_error(error, action)
+    if error.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE:
+        return OffsetOutOfRange(str(named))
+    return named

@@ -6,10 +6,11 @@ in the year 294247. Spark's source then fails each read of that record, and no o
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from dedupe_kafka.client import made, reading_config
+from dedupe_kafka.client import calling, made, reading_config
 from dedupe_pipeline.connection import KafkaConnection
 
 _FIRST_BEYOND_MS = (2**63 - 1) // 1000 + 1
@@ -39,17 +40,16 @@ def _records_beyond(connection: KafkaConnection, topics: Sequence[str]) -> list[
     cluster = connection.cluster()
     config = reading_config(connection.bootstrap_servers, connection.properties)
     consumer = made(Consumer, {**config, "group.id": "dedupestream-timestamps", "log_level": 0})
-    try:
-        wanted = [
-            TopicPartition(topic, number, _FIRST_BEYOND_MS)
-            for topic in topics
-            for number in range(cluster.partition_count(topic))
-        ]
-        found = consumer.offsets_for_times(wanted, timeout=_SECONDS)
-    except KafkaException:
-        return []
-    finally:
-        consumer.close()
+    wanted = [
+        TopicPartition(topic, number, _FIRST_BEYOND_MS)
+        for topic in topics
+        for number in range(cluster.partition_count(topic))
+    ]
+    with calling("finding timestamps"), closing(consumer):
+        try:
+            found = consumer.offsets_for_times(wanted, timeout=_SECONDS)
+        except KafkaException:
+            return []
     return [
         f"offset {each.offset} of {each.topic}/{each.partition}"
         for each in found

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
 from dedupe_ids.origin import HEADER, encode_origins
-from dedupe_kafka.client import kafka_error, made
+from dedupe_kafka.client import calling, kafka_error, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     Fenced,
@@ -95,16 +95,14 @@ class TransactionalOutput:
         while True:
             try:
                 # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
-                self._producer.init_transactions(_INIT_SLICE_SECONDS)
-            except KafkaException as error:
-                named = self._named(error, "taking over the number of this router")
-                if not isinstance(named, BrokerUnavailable):
-                    raise named from error
+                with calling("taking over the number of this router", named_error):
+                    self._producer.init_transactions(_INIT_SLICE_SECONDS)
+            except BrokerUnavailable as error:
                 if deadline.pause(0):
                     continue
                 if deadline.expired:
-                    raise named from error
-                raise Stopped(str(named)) from error
+                    raise
+                raise Stopped(str(error)) from error
             else:
                 return
 
@@ -115,26 +113,26 @@ class TransactionalOutput:
     def send(self, batch: Batch, membership: bytes) -> None:
         """Write a batch in one transaction."""
         deadline = self._clock.deadline(_CALLS_SECONDS)
-        try:
+        with calling(f"routing to {self._topic}", self._failed):
             self._producer.begin_transaction()
-            produce_all(self._producer, self._topic, batch, lambda: deadline.expired)
+            try:
+                _produce_all(self._producer, self._topic, batch, lambda: deadline.expired)
+            except BrokerUnavailable:
+                self._abort()
+                raise
             self._producer.send_offsets_to_transaction(
                 list(batch.offsets), membership, deadline.remaining()
             )
             self._commit_until(deadline)
-        except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            named = self._named(error, f"routing to {self._topic}")
-            if cause.txn_requires_abort():
-                self._abort()
-                if cause.code() in _AFTER_REFUSED:
-                    named = RecordRefused(str(named))
-            elif isinstance(named, Rebalanced):
-                raise TransactionLost(str(named)) from error
-            raise named from error
-        except BrokerUnavailable:
+
+    def _failed(self, error: KafkaException, action: str) -> StreamError:
+        """Return the named error of a transaction; abort it, if the same can be sent again."""
+        cause: KafkaError = error.args[0]
+        named = named_error(error, action)
+        if cause.txn_requires_abort():
             self._abort()
-            raise
+            return RecordRefused(str(named)) if cause.code() in _AFTER_REFUSED else named
+        return TransactionLost(str(named)) if isinstance(named, Rebalanced) else named
 
     def _commit_until(self, deadline: Deadline) -> None:
         """Commit in slices, because a refused record surfaces only on a new call."""
@@ -149,14 +147,8 @@ class TransactionalOutput:
 
     def _abort(self) -> None:
         """Abort the open transaction. Raises TransactionLost if that fails."""
-        try:
+        with calling("aborting a transaction", _lost):
             self._producer.abort_transaction(_ABORT_SECONDS)
-        except KafkaException as error:
-            # Kafka ends it after its time-out.
-            raise TransactionLost(str(self._named(error, "aborting a transaction"))) from error
-
-    def _named(self, error: KafkaException, action: str) -> StreamError:
-        return named_error(error, action)
 
 
 class NonTransactionalOutput:
@@ -188,12 +180,10 @@ class NonTransactionalOutput:
         """Write a batch, wait until it is acknowledged, then commit its offsets."""
         self._refused = None
         deadline = self._clock.deadline(_CALLS_SECONDS)
-        try:
-            produce_all(self._producer, self._topic, batch, lambda: deadline.expired)
+        with calling(f"routing to {self._topic}", named_error):
+            _produce_all(self._producer, self._topic, batch, lambda: deadline.expired)
             self._flush_until(deadline)
             self._commit(list(batch.offsets))
-        except KafkaException as error:
-            raise named_error(error, f"routing to {self._topic}") from error
 
     def _flush_until(self, deadline: Deadline) -> None:
         while self._producer.flush(_SLICE_SECONDS) and self._refused is None:
@@ -216,13 +206,11 @@ def refresh_partitions(producer: Producer, topic: str) -> None:
 
     librdkafka does so every 5 minutes, and until then refuses a record for a new partition.
     """
-    try:
+    with calling(f"asking for the partitions of {topic}", named_error):
         producer.list_topics(topic, _CALLS_SECONDS)
-    except KafkaException as error:
-        raise named_error(error, f"asking for the partitions of {topic}") from error
 
 
-def produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[[], bool]) -> None:
+def _produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[[], bool]) -> None:
     """Produce each record unchanged, but for the origin header that is added.
 
     librdkafka takes the timestamp 0 for "now", so the first millisecond of 1970 becomes the second.
@@ -261,6 +249,11 @@ def named_error(error: KafkaException, action: str) -> StreamError:
     if isinstance(named, Fenced):
         return TransactionLost(f"{named}. Do two routers of this stream have the same number?")
     return named
+
+
+def _lost(error: KafkaException, action: str) -> StreamError:
+    # Kafka ends it after its time-out.
+    return TransactionLost(str(named_error(error, action)))
 
 
 def bytes_of(records: Sequence[Message]) -> int:

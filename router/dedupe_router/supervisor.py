@@ -10,7 +10,7 @@ from dedupe_crds.clock import Clock
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterPhase
 from dedupe_kafka.clients import CLIENTS, Clients
-from dedupe_kafka.errors import QueueTooSmall, Stopped, StreamError
+from dedupe_kafka.errors import ClientFailed, QueueTooSmall, Stopped, StreamError
 from dedupe_router.config import RouterConfig
 from dedupe_router.session import Session
 from dedupe_router.state import RouterState
@@ -94,6 +94,7 @@ class Supervisor:
             "session failed",
             reason=error.reason,
             error=str(error),
+            exc_info=isinstance(error, ClientFailed),
             next_try_seconds=round(seconds, 1),
         )
         deadline = self._clock.deadline(seconds, self._stop)

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.cluster.environment import Environment
 from tests.cluster.errors import ClusterError, run
 from tests.cluster.paths import CHART, STATE
+from tests.support.patience import HANG_SECONDS
 
 NAMESPACE = "dedupestream-system"
 RELEASE = "dedupestream"
@@ -49,14 +50,14 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
         run(
             [
                 *("helm", "upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE),
-                *("--wait", "--timeout", f"{_HELM_SECONDS}s", "--values", "-"),
+                *("--wait", "--timeout", f"{HANG_SECONDS}s", "--values", "-"),
                 # Adopt CRDs that were applied by hand.
                 "--take-ownership",
                 # Keep the other values of the release: a second install changes nothing.
                 "--reset-then-reuse-values",
             ],
             what="installing the chart",
-            timeout_seconds=_HELM_SECONDS + 60,
+            timeout_seconds=_HELM_SECONDS,
             env=env,
             given=json.dumps(_values(cluster, made_from)),
         )

@@ -79,6 +79,9 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
     finally:
         shutil.rmtree(home, ignore_errors=True)
     defects += simulated.crashes
+    # The product tries again after an error that has no name. Here the clients raise none, so it is a defect.
+    defects += [f"crashed: an unexpected error: {each}" for each in machines.unexpected]
+    machines.unexpected.clear()
     if not defects:
         judge = judge_routed if routed else judge_direct
         found, repeats = judge(simulated.recorder, schedule.settings)

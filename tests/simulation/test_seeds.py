@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.mutants.catalogue import load_killings, load_mutants
 from tests.simulation.outcome import Kind, Outcome, run_seed
 from tests.support.layers import later
+from tests.support.patience import HANG_SECONDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -75,7 +76,7 @@ def test_a_seed_has_one_history_in_every_process(tmp_path: Path, kind: Kind) -> 
             env={**os.environ, "PYTHONHASHSEED": str(number), "TMPDIR": str(place), "TZ": zone},
             capture_output=True,
             check=True,
-            timeout=120,
+            timeout=HANG_SECONDS,
         )
         found.add(done.stdout)
     assert len(found) == 1

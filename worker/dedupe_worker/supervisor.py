@@ -14,7 +14,14 @@ import structlog
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.worker import Phase
-from dedupe_kafka.errors import Fenced, QueueTooSmall, RecordRefused, Stopped, StreamError
+from dedupe_kafka.errors import (
+    ClientFailed,
+    Fenced,
+    QueueTooSmall,
+    RecordRefused,
+    Stopped,
+    StreamError,
+)
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull
@@ -145,6 +152,7 @@ class Supervisor:
             "session failed",
             reason=error.reason,
             error=str(error),
+            exc_info=isinstance(error, ClientFailed),
             next_try_seconds=round(wait_seconds, 1),
         )
         self._wait(wait_seconds)

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.deadline import Deadline
+from dedupe_kafka.client import calling
 from dedupe_local.errors import BrokerFailed
 from dedupe_local.run import child_process
 from dedupe_local.servers.java_paths import check_path, environment, property_value
@@ -224,10 +225,11 @@ class EmbeddedBroker:
         while not deadline.expired:
             if self._process is not None and (code := self._process.poll()) is not None:
                 raise BrokerFailed(f"it ended with exit code {code}")
-            try:
-                cluster = client.list_topics(timeout=0.5)
-            except KafkaException:
-                continue  # the call has waited for its timeout
+            with calling("starting the broker"):
+                try:
+                    cluster = client.list_topics(timeout=0.5)
+                except KafkaException:
+                    continue  # the call has waited for its timeout
             # Another broker may listen on this port, so that ours is about to fail.
             if cluster.brokers and cluster.cluster_id == self._cluster_id():
                 return

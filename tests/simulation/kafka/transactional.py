@@ -64,6 +64,13 @@ class Transactional:
             resumes = error.args[0].retriable() or self._completed
             self._resumable = name if resumes else None
             raise
+        except SystemError:  # of Python, after the library has done its work
+            if self._completed:
+                self._done(then)
+            raise
+        self._done(then)
+
+    def _done(self, then: State) -> None:
         self._resumable, self._completed = None, False
         self._enter(then)
 

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from tests.cluster.paths import CLUSTER_SH
+from tests.support.patience import HANG_SECONDS
 
 _COMMON = CLUSTER_SH.parent / "lib" / "common.sh"
 # A second passes between two looks at the clocks. The shell ran for RAN milliseconds of it and waited for the rest.
@@ -22,7 +23,7 @@ def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_SECONDS,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **variables},
     )
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.spec.stream import Spec
+from dedupe_kafka.client import calling
 from dedupe_kafka.errors import NotAuthorized, OpenTransaction, Stopped, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.open_transaction import open_transaction
@@ -90,9 +91,10 @@ class Topics:
         A consumer does not report that. Whatever else keeps the answer away is ignored, also a stop: the caller has a
         failure already, which must stay reported.
         """
-        futures = self._requests.admin.describe_consumer_groups(
-            [group], request_timeout=_TIMEOUT_SECONDS
-        )
+        with calling(f"describing group {group}"):
+            futures = self._requests.admin.describe_consumer_groups(
+                [group], request_timeout=_TIMEOUT_SECONDS
+            )
         try:
             self._requests.answer(futures[group], f"describing group {group}")
         except NotAuthorized:
@@ -103,7 +105,8 @@ class Topics:
     def delete_before(self, name: str, partition: int, offset: int) -> "Future[object]":
         """Ask the broker to delete the records before an offset; do not wait."""
         where = TopicPartition(name, partition, offset)
-        asked = self._requests.admin.delete_records([where], request_timeout=_TIMEOUT_SECONDS)
+        with calling(f"deleting what is read of {name}/{partition}"):
+            asked = self._requests.admin.delete_records([where], request_timeout=_TIMEOUT_SECONDS)
         (answer,) = asked.values()
         return answer
 

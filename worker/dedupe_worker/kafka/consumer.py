@@ -3,15 +3,15 @@
 The loop, the catch-up and the bootstrap use it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling, kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, RecordCorrupt, StreamError
 from dedupe_kafka.fetch_errors import before_corrupt, parting_of, truncated
 from dedupe_kafka.offset_metadata import input_offset
@@ -96,12 +96,13 @@ class PartitionReader:
         raises InputTruncated.
         """
         self._proves, self.last_read = last_read is not None, last_read or NOTHING_READ
-        self._consumer.assign([TopicPartition(self.topic, self.partition, offset)])
-        if self.last_read.is_known:  # of `assign` the library does not always ask the leader
-            epoch = self.last_read.epoch
-            self._consumer.seek(
-                TopicPartition(self.topic, self.partition, offset, leader_epoch=epoch)
-            )
+        with self._reading():
+            self._consumer.assign([TopicPartition(self.topic, self.partition, offset)])
+            if self.last_read.is_known:  # of `assign` the library does not always ask the leader
+                epoch = self.last_read.epoch
+                self._consumer.seek(
+                    TopicPartition(self.topic, self.partition, offset, leader_epoch=epoch)
+                )
         self._next_offset = offset
         self._seeks += 1
         self._idle = False
@@ -127,7 +128,8 @@ class PartitionReader:
     def end_offset(self) -> int | None:
         """Return the end of the partition as of the last fetch."""
         where = TopicPartition(self.topic, self.partition)
-        watermarks = self._consumer.get_watermark_offsets(where, cached=True)
+        with self._reading():
+            watermarks = self._consumer.get_watermark_offsets(where, cached=True)
         return watermarks[1] if watermarks and watermarks[1] >= 0 else None
 
     def read(self, max_records: int, wait_seconds: float) -> Batch:
@@ -140,10 +142,7 @@ class PartitionReader:
         if self._corrupt is not None:
             raise self._corrupt
         was_idle, fetched = self._idle, self._fetched.next_offset
-        try:
-            messages = self._receive(max_records, wait_seconds)
-        except KafkaException as error:
-            raise kafka_error(error, f"reading {self.topic}/{self.partition}") from error
+        messages = self._receive(max_records, wait_seconds)
         records = [m for m in messages if m.error() is None]
         if len(records) < len(messages):
             messages, self._corrupt = before_corrupt(messages)
@@ -190,40 +189,41 @@ class PartitionReader:
         """Commit `next_offset` and its metadata for the group, without a transaction."""
         place = self.topic, self.partition
         where = input_offset(place, next_offset, metadata, self.last_read)
-        try:
+        action = f"committing offset {next_offset} of {self.topic}/{self.partition}"
+        with calling(action):
             done = self._consumer.commit(offsets=[where], asynchronous=False)
-        except KafkaException as error:
-            raise kafka_error(
-                error, f"committing offset {next_offset} of {self.topic}/{self.partition}"
-            ) from error
         for each in done or ():
             if each.error is not None:
-                raise kafka_error(
-                    each.error, f"committing offset {next_offset} of {each.topic}/{each.partition}"
-                )
+                raise kafka_error(each.error, action)
 
     def group_metadata(self) -> object:
         """Return the group metadata for the offset commit of a transaction."""
-        return self._consumer.consumer_group_metadata()
+        with self._reading():
+            return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
         """Close the connection."""
-        self._consumer.close()
+        with self._reading():
+            self._consumer.close()
 
     def _receive(self, max_records: int, wait_seconds: float) -> list[Message]:
-        self._failures.look()
-        if not self._idle:
-            return self._failures.watched(self._consumer.consume, max_records, wait_seconds)
-        first = self._consumer.poll(LOOK_SECONDS)
-        if first is None:
+        with self._reading():
             self._failures.look()
-            first = self._consumer.poll(_IDLE_POLL_SECONDS - LOOK_SECONDS)
-        if first is None:
-            return []
-        if first.error() is not None or max_records == 1:
-            return [first]
-        consume = self._consumer.consume
-        return [first, *self._failures.watched(consume, max_records - 1, wait_seconds)]
+            if not self._idle:
+                return self._failures.watched(self._consumer.consume, max_records, wait_seconds)
+            first = self._consumer.poll(LOOK_SECONDS)
+            if first is None:
+                self._failures.look()
+                first = self._consumer.poll(_IDLE_POLL_SECONDS - LOOK_SECONDS)
+            if first is None:
+                return []
+            if first.error() is not None or max_records == 1:
+                return [first]
+            consume = self._consumer.consume
+            return [first, *self._failures.watched(consume, max_records - 1, wait_seconds)]
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return calling(f"reading {self.topic}/{self.partition}")
 
     def _skip_aborted(self, fetched: int) -> None:
         """Advance to `fetched`, the position of the client before the last read.

@@ -14,11 +14,9 @@ Invariants:
 from concurrent.futures import Future
 from typing import Final, Protocol
 
-from confluent_kafka import KafkaException
-
 from dedupe_crds.clock import Clock
-from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import NotAuthorized
+from dedupe_kafka.client import calling
+from dedupe_kafka.errors import NotAuthorized, StreamError
 from dedupe_worker.status.degradations import Degradations, Degraded
 
 _TRIM_SECONDS: Final = 30.0
@@ -67,7 +65,7 @@ class InputTrim:
         offset = committed or 0
         try:
             answer = self._topics.delete_before(self._topic, self._partition, offset)
-        except KafkaException as error:
+        except StreamError as error:
             self._report(error)
         else:
             self._asked = offset, answer
@@ -78,18 +76,18 @@ class InputTrim:
         offset, answer = self._asked
         self._asked = None
         try:
-            answer.result(0)
-        except KafkaException as error:
+            with calling(f"deleting what is read of {self._topic}/{self._partition}"):
+                answer.result(0)
+        except StreamError as error:
             self._report(error)
         else:
             self._trimmed = offset
             self._degradations.clear(Degraded.REPARTITION_TOPIC_NOT_TRIMMED)
 
-    def _report(self, error: KafkaException) -> None:
-        named = kafka_error(error, f"deleting what is read of {self._topic}/{self._partition}")
-        lacks_right = isinstance(named, NotAuthorized)
+    def _report(self, error: StreamError) -> None:
+        lacks_right = isinstance(error, NotAuthorized)
         remedy = f"grant the ACL DELETE on {self._topic}; " if lacks_right else ""
         self._degradations.hold(
             Degraded.REPARTITION_TOPIC_NOT_TRIMMED,
-            f"{named.reason}: {named}. The topic grows until the routers pause; {remedy}the worker tries again",
+            f"{error.reason}: {error}. The topic grows until the routers pause; {remedy}the worker tries again",
         )

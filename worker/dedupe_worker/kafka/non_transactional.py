@@ -11,7 +11,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error, made
@@ -49,13 +49,14 @@ class NonTransactionalOutput(PartitionOutput):
     def commit(self, next_offset: int, source: Source) -> None:
         """Wait until every record is acknowledged, then commit the input offset."""
         deadline = self._clock.deadline(_ACKNOWLEDGED_SECONDS)
-        while self._producer.flush(_SLICE_SECONDS):
-            self._check()
-            if deadline.expired:
-                raise BrokerUnavailable(
-                    f"{self._topic}/{self._partition}: records are not acknowledged after "
-                    f"{_ACKNOWLEDGED_SECONDS:.0f} s"
-                )
+        with self._calling("producing"):
+            while self._producer.flush(_SLICE_SECONDS):
+                self._check()
+                if deadline.expired:
+                    raise BrokerUnavailable(
+                        f"{self._topic}/{self._partition}: records are not acknowledged after "
+                        f"{_ACKNOWLEDGED_SECONDS:.0f} s"
+                    )
         self._check()
         self.record_start(next_offset, source, self._metadata_of(self._position))
         self._find_unread(markers=0)
@@ -67,7 +68,8 @@ class NonTransactionalOutput(PartitionOutput):
 
     def abort(self) -> None:
         """Send nothing more; records that were sent stay in the output."""
-        self._producer.purge()
+        with self._calling("aborting"):
+            self._producer.purge()
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         self._on_delivery(error, message)
@@ -79,6 +81,4 @@ class NonTransactionalOutput(PartitionOutput):
 
     def _check(self) -> None:
         if self._refused is not None:
-            raise kafka_error(
-                KafkaException(self._refused), f"writing {self._topic}/{self._partition}"
-            )
+            raise kafka_error(self._refused, f"writing {self._topic}/{self._partition}")

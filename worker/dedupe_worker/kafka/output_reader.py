@@ -4,14 +4,15 @@ The worker of a partition that was added reads the old partitions so (recovery/l
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.fetch_errors import fetch_error
 from dedupe_worker.kafka.consumer import OffsetOutOfRange
@@ -57,9 +58,9 @@ class OutputReader:
         `there` is up to where each has records.
         """
         self.positions, self._there = dict(positions), there
-        self._consumer.assign(
-            [TopicPartition(self._topic, each, at) for each, at in positions.items()]
-        )
+        places = [TopicPartition(self._topic, each, at) for each, at in positions.items()]
+        with self._reading():
+            self._consumer.assign(places)
 
     def stop_at(self, ends: Mapping[int, int]) -> None:
         """Read each partition to its end and no further; until then all are followed."""
@@ -85,10 +86,8 @@ class OutputReader:
         Raises BrokerUnavailable if nothing arrived for long of what is there, and no open transaction hides it.
         """
         self._pause_at_ends()
-        try:
+        with self._reading():
             messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
-        except KafkaException as error:
-            raise kafka_error(error, f"reading {self._topic}") from error
         before = sum(self.positions.values())
         for partition, group in groupby(messages, key=Message.partition):
             records = [each for each in group if self._is_wanted(each)]
@@ -99,7 +98,11 @@ class OutputReader:
     def close(self) -> None:
         """Close the connection."""
         self._hidden.are_gone()
-        self._consumer.close()
+        with self._reading():
+            self._consumer.close()
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return calling(f"reading {self._topic}")
 
     def _is_wanted(self, message: Message) -> bool:
         """Return whether a message is a record before its partition's end; move there."""
@@ -132,7 +135,8 @@ class OutputReader:
     def _pause_at_ends(self) -> None:
         done = {each for each, end in self._ends.items() if self.positions[each] >= end}
         if new := done - self._paused:
-            self._consumer.pause([TopicPartition(self._topic, each) for each in sorted(new)])
+            with self._reading():
+                self._consumer.pause([TopicPartition(self._topic, each) for each in sorted(new)])
             self._paused |= new
 
     def _watch(self, *, moved: bool) -> None:
@@ -151,6 +155,7 @@ class OutputReader:
 
     def _end_of(self, partition: int) -> int:
         where = TopicPartition(self._topic, partition)
-        watermarks = self._consumer.get_watermark_offsets(where, cached=True)
+        with self._reading():
+            watermarks = self._consumer.get_watermark_offsets(where, cached=True)
         # Not known before the first fetch, which may be after the first reads.
         return watermarks[1] if watermarks and watermarks[1] >= 0 else self._there[partition]

@@ -7,13 +7,14 @@ records (non_transactional.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from threading import Event
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from dedupe_crds.clock import Clock
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling
 from dedupe_kafka.errors import BrokerUnavailable, QueueTooSmall, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.committed import Committed
@@ -127,55 +128,55 @@ class PartitionOutput(ABC):
         """
         if not records:
             return
-        produce, topic, partition = self._producer.produce, self._topic, self._partition
+        topic, partition = self._topic, self._partition
         start = 0
         if not self._produced and len(records) > 1:
             self._send_reported(records[0])
             start = 1
         self._produced += len(records)
-        for record, time_ms in zip(records[start:-1], times[start:-1].tolist(), strict=True):
-            while True:
-                try:
-                    produce(
-                        topic,
-                        record.value(),
-                        record.key(),
-                        partition,
-                        None,
-                        None,
-                        time_ms or 1,
-                        record.headers(),
-                    )
-                    break
-                except BufferError:
-                    self._make_room()
-                except KafkaException as error:
-                    raise self._named(error, "producing") from error
+        with self._calling("producing"):
+            produce = self._producer.produce
+            for record, time_ms in zip(records[start:-1], times[start:-1].tolist(), strict=True):
+                while True:
+                    try:
+                        produce(
+                            topic,
+                            record.value(),
+                            record.key(),
+                            partition,
+                            None,
+                            None,
+                            time_ms or 1,
+                            record.headers(),
+                        )
+                        break
+                    except BufferError:
+                        self._make_room()
         self._send_reported(records[-1])
         self._poll(0)
 
     def route(self, routed: Sequence[Routed]) -> None:
         """Send records to side topics, unchanged but for the added headers."""
-        produce, own = self._producer.produce, self._partition
-        for topic, record, added, partition in routed:
-            headers = record.headers()
-            while True:
-                try:
-                    produce(
-                        topic,
-                        record.value(),
-                        record.key(),
-                        own if partition is None else partition,
-                        None,
-                        None,
-                        record.timestamp()[1] or 1,
-                        [*headers, *added] if headers else [*added],
-                    )
-                    break
-                except BufferError:
-                    self._make_room()
-                except KafkaException as error:
-                    raise self._named(error, "producing") from error
+        own = self._partition
+        with self._calling("producing"):
+            produce = self._producer.produce
+            for topic, record, added, partition in routed:
+                headers = record.headers()
+                while True:
+                    try:
+                        produce(
+                            topic,
+                            record.value(),
+                            record.key(),
+                            own if partition is None else partition,
+                            None,
+                            None,
+                            record.timestamp()[1] or 1,
+                            [*headers, *added] if headers else [*added],
+                        )
+                        break
+                    except BufferError:
+                        self._make_room()
 
     def produce_side_records(self, records: Sequence[SideRecord]) -> None:
         """Send the worker's own records about output records."""
@@ -196,11 +197,13 @@ class PartitionOutput(ABC):
         """
         seconds = min(_FLUSH_SECONDS, self._seconds_left())
         try:
-            if self._producer.flush(seconds) or self._first is None:
-                return None
-        except (KafkaException, SystemError):
-            # Fenced. The library raises it here once, and calls delivery reports with it pending, which is a
-            # SystemError of Python. Every call after this one raises it again, the commit's included.
+            with self._calling("sending"):
+                left = self._producer.flush(seconds)
+        except StreamError:
+            # Fenced. The library calls delivery reports with its error pending, which is a SystemError of Python. Every
+            # call after this one raises the error again, the commit's included.
+            return None
+        if left or self._first is None:
             return None
         written = OffsetRange(self._first, self._position)
         return written if written.end - written.low == self._produced else None
@@ -239,15 +242,14 @@ class PartitionOutput(ABC):
         )
 
     def _enqueue(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (Producer.produce's own)
-        while True:
-            try:
-                self._producer.produce(*arguments, **options)
-            except BufferError:
-                self._make_room()
-            except KafkaException as error:
-                raise self._named(error, "producing") from error
-            else:
-                return
+        with self._calling("producing"):
+            while True:
+                try:
+                    self._producer.produce(*arguments, **options)
+                except BufferError:
+                    self._make_room()
+                else:
+                    return
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         """Take the offset of a first record, or of the last of a batch.
@@ -278,13 +280,8 @@ class PartitionOutput(ABC):
 
         A fatal error, such as being fenced, is raised by the first call after it.
         """
-        self._call("producing", self._producer.poll, seconds)
+        with self._calling("producing"):
+            self._producer.poll(seconds)
 
-    def _call(self, action: str, function: Callable[..., object], *arguments: object) -> None:
-        try:
-            function(*arguments)
-        except KafkaException as error:
-            raise self._named(error, action) from error
-
-    def _named(self, error: KafkaException, action: str) -> StreamError:
-        return kafka_error(error, f"{action} of {self._topic}/{self._partition}")
+    def _calling(self, action: str) -> AbstractContextManager[None]:
+        return calling(f"{action} of {self._topic}/{self._partition}")

@@ -49,11 +49,8 @@ class TransactionalOutput(PartitionOutput):
         while True:
             try:
                 # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
-                self._call(
-                    "taking over the partition",
-                    self._producer.init_transactions,
-                    _INIT_SLICE_SECONDS,
-                )
+                with self._calling("taking over"):
+                    self._producer.init_transactions(_INIT_SLICE_SECONDS)
             except BrokerUnavailable as error:
                 if deadline.pause(0):
                     continue
@@ -82,7 +79,8 @@ class TransactionalOutput(PartitionOutput):
         """Begin a transaction."""
         super().begin()
         self._age = Stopwatch(self._clock)
-        self._call("beginning a transaction", self._producer.begin_transaction)
+        with self._calling("beginning a transaction"):
+            self._producer.begin_transaction()
         self._take_over.is_open = True
 
     @property
@@ -100,7 +98,8 @@ class TransactionalOutput(PartitionOutput):
 
     def abort(self) -> None:
         """Abort the open transaction; Kafka does so itself after a minute."""
-        self._call("aborting the transaction", self._producer.abort_transaction, _ABORT_SECONDS)
+        with self._calling("aborting the transaction"):
+            self._producer.abort_transaction(_ABORT_SECONDS)
         self._take_over.is_open = False
 
     def _record(self, next_offset: int, source: Source, metadata: str) -> None:
@@ -119,13 +118,9 @@ class TransactionalOutput(PartitionOutput):
         offsets = [
             input_offset(place, next_offset, metadata, source.last_read, add_token=add_token)
         ]
-        self._call(
-            "adding the input offset to the transaction",
-            self._producer.send_offsets_to_transaction,
-            offsets,
-            source.group_metadata(),
-            self._seconds_left(),
-        )
+        membership = source.group_metadata()
+        with self._calling("adding the input offset to the transaction"):
+            self._producer.send_offsets_to_transaction(offsets, membership, self._seconds_left())
         self._commit()
         self._take_over.is_open = False
         self.committed = next_offset
@@ -139,11 +134,12 @@ class TransactionalOutput(PartitionOutput):
         A record that is refused while the rest is being sent blocks that rest forever; the error surfaces only on a new
         call.
         """
-        while True:
-            try:
-                self._producer.commit_transaction(_COMMIT_SLICE_SECONDS)
-            except KafkaException as error:
-                if not error.args[0].retriable() or not self._seconds_left():
-                    raise self._named(error, "committing the transaction") from error
-            else:
-                return
+        with self._calling("committing the transaction"):
+            while True:
+                try:
+                    self._producer.commit_transaction(_COMMIT_SLICE_SECONDS)
+                except KafkaException as error:
+                    if not error.args[0].retriable() or not self._seconds_left():
+                        raise
+                else:
+                    return

@@ -6,12 +6,13 @@ that came before the bound makes a repeat of one after it.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from dedupe_kafka.client import kafka_error, made, reading_config
+from dedupe_kafka.client import calling, made, reading_config
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import RequestRefused
@@ -104,16 +105,12 @@ def _since(connection: KafkaConnection, offsets: TopicOffsets, ms: int) -> Topic
     """Return the offsets from the first record with this timestamp or a later one."""
     config = reading_config(connection.bootstrap_servers, connection.properties)
     consumer = made(Consumer, {**config, "group.id": "dedupestream-audit", "log_level": 0})
-    try:
-        wanted = [TopicPartition(offsets.topic, number, ms) for number in offsets.lows]
+    wanted = [TopicPartition(offsets.topic, number, ms) for number in offsets.lows]
+    with calling(f"finding a time in {offsets.topic}"), closing(consumer):
         found = consumer.offsets_for_times(wanted, timeout=_SECONDS)
         for each in found:
             if each.error is not None:
-                raise kafka_error(each.error, f"finding a time in {offsets.topic}")
-    except KafkaException as error:
-        raise kafka_error(error, f"finding a time in {offsets.topic}") from error
-    finally:
-        consumer.close()
+                raise KafkaException(each.error)
     at = {each.partition: each.offset for each in found}
     return replace(
         offsets,

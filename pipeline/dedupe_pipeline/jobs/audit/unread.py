@@ -5,11 +5,12 @@ for which nothing is ever committed. So only a read can tell whether a record fo
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dedupe_crds.deadline import Deadline
-from dedupe_kafka.client import kafka_error, made, reading_config
+from dedupe_kafka.client import calling, made, reading_config
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.fetch_errors import fetch_error
 from dedupe_pipeline.connection import KafkaConnection
@@ -43,13 +44,10 @@ def unread(
         return {}
     config = reading_config(connection.bootstrap_servers, connection.properties)
     consumer = made(Consumer, {**config, **_READ, "group.id": group})
-    try:
-        consumer.assign([TopicPartition(topic, n, committed.get(n, 0)) for n in behind])
+    places = [TopicPartition(topic, n, committed.get(n, 0)) for n in behind]
+    with calling(f"reading {topic}"), closing(consumer):
+        consumer.assign(places)
         return {n: behind[n] for n in _with_records(consumer, topic, {n: ends[n] for n in behind})}
-    except KafkaException as error:
-        raise kafka_error(error, f"reading {topic}") from error
-    finally:
-        consumer.close()
 
 
 def _with_records(consumer: Consumer, topic: str, ends: Offsets) -> set[int]:

@@ -126,7 +126,7 @@ class TransactionalOutput:
             self._commit_until(deadline)
 
     def _failed(self, error: KafkaException, action: str) -> StreamError:
-        """Return the named error of a transaction; abort it, if the same can be sent again."""
+        """Return the named error; abort the transaction if the records can be sent again."""
         cause: KafkaError = error.args[0]
         named = named_error(error, action)
         if cause.txn_requires_abort():

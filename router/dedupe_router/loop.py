@@ -23,6 +23,7 @@ from dedupe_router.errors import Rebalanced
 from dedupe_router.held import HeldInputs
 from dedupe_router.output import Batch, Output, bytes_of
 from dedupe_router.reader import InputReader
+from dedupe_router.stalls import StallWatch
 from dedupe_router.start import place_of
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
@@ -61,6 +62,7 @@ class Loop:
     adoption: Adoption
     watch: StreamWatch
     held_inputs: HeldInputs
+    stalls: StallWatch
     state: RouterState
     clock: Clock
     most: int
@@ -194,6 +196,7 @@ class Loop:
         if now >= self._status_due:
             self.state.inputs = self.reader.inputs()
             self.held_inputs.check(self.reader.behind())
+            self.stalls.check()
             self.state.epoch = self.adoption.epoch
             self.state.is_member = self.reader.membership() is not None
             self._status_due = now + _STATUS_SECONDS

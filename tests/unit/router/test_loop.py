@@ -70,6 +70,15 @@ class FakeHeldInputs:
 
 
 @dataclass
+class FakeStalls:
+    error: Exception | None = None
+
+    def check(self) -> None:
+        if self.error:
+            raise self.error
+
+
+@dataclass
 class Router:
     """A loop whose surroundings a test controls."""
 
@@ -78,6 +87,7 @@ class Router:
     output: FakeOutput = field(default_factory=FakeOutput)
     watch: FakeWatch = field(default_factory=FakeWatch)
     held_inputs: FakeHeldInputs = field(default_factory=FakeHeldInputs)
+    stalls: FakeStalls = field(default_factory=FakeStalls)
     clock: StillClock = field(default_factory=StillClock)
     log: FakeLog = field(default_factory=lambda: FakeLog(START))
     state: RouterState = field(init=False)
@@ -91,6 +101,7 @@ class Router:
             adoption=adoption_of(STREAM.spec, self.log),
             watch=self.watch,  # type: ignore[arg-type] # what the loop uses of it
             held_inputs=self.held_inputs,  # type: ignore[arg-type] # likewise
+            stalls=self.stalls,  # type: ignore[arg-type] # likewise
             state=self.state,
             clock=self.clock,
             most=100,

@@ -93,9 +93,9 @@ class InputReader:
         return self._owned[place].waits
 
     @property
-    def held_by(self) -> StreamError | None:
-        """Return the first of the reasons that hold a partition; None without one."""
-        return next((at.held_by for at in self._owned.values() if at.held_by is not None), None)
+    def held_by(self) -> list[StreamError]:
+        """Return each reason that holds a partition."""
+        return [at.held_by for at in self._owned.values() if at.held_by is not None]
 
     def read(self, most: int) -> None:
         """Serve the group; add up to `most` records to `pending`. Raises StreamError."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import click
 from confluent_kafka import Consumer, Producer
@@ -24,17 +24,16 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_kafka.client_config import consumer_config
+from dedupe_kafka.fetch_progress import STATISTICS_MS, FetchProgress
 from dedupe_local.servers.kafka import EmbeddedBroker
-from dedupe_worker.kafka import open_reader as reading
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.fetch_progress import FetchProgress
 
 _TOPIC: Final = "raw"
 _RECORD_BYTES: Final = 1_000
 _BATCH_BYTES: Final = 1 << 14  # the default of Java's producer
 _QUEUE_BYTES: Final = 64 << 20
 _SECONDS: Final = 300.0
-_WORKER_MS: Final = reading._STATISTICS_MS  # noqa: SLF001 (what a worker has)
+_WORKER_MS: Final = STATISTICS_MS
 _OFTEN_MS: Final = 10  # 500 times as often
 
 
@@ -92,7 +91,7 @@ def _fill(servers: str, size: int) -> int:
 
 def _read(servers: str, end: int, interval_ms: int, fetch_bytes: int) -> Reading:
     """Read the topic to its end, as a worker does; an interval of 0 is without statistics."""
-    fetched = _Counted(_TOPIC, 0)
+    fetched = _Counted() if interval_ms else _Counted(math.inf)
     config = {
         **consumer_config(servers, {}, group="g", queue_bytes=_QUEUE_BYTES),
         "fetch.max.bytes": fetch_bytes,
@@ -101,8 +100,7 @@ def _read(servers: str, end: int, interval_ms: int, fetch_bytes: int) -> Reading
         "stats_cb": fetched,
         "statistics.interval.ms": interval_ms,
     }
-    starved: dict[str, Any] = {} if interval_ms else {"starved_seconds": math.inf}
-    reader = PartitionReader(Consumer(config), _TOPIC, 0, SYSTEM_CLOCK, fetched, **starved)
+    reader = PartitionReader(Consumer(config), _TOPIC, 0, SYSTEM_CLOCK, fetched)
     cpu, clock = time.process_time(), time.monotonic()
     reader.seek(0)
     keys = []

@@ -3,7 +3,7 @@
 The command lines (kubectl, local) and the operator's conditions call it. A value that is not known is `UNKNOWN`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -28,6 +28,16 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def listed(sentences: Sequence[str], most: int = 5) -> str:
+    """Write several sentences one after the other, and how many more there are.
+
+    >>> listed(["raw/0 waits", "raw/1 waits", "raw/2 waits", "raw/3 waits"], most=2)
+    'raw/0 waits; raw/1 waits; and 2 more'
+    """
+    more = len(sentences) - most
+    return "; ".join([*sentences[:most], *([f"and {more} more"] if more > 0 else [])])
 
 
 def count(number: float | None) -> str:

@@ -5,6 +5,7 @@ protocol allows it (docs/decisions/0034).
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from threading import Event
 from typing import Any, Final
 
@@ -14,17 +15,20 @@ from dedupe_crds.clock import Clock
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_growth.entries import EpochLogUnreadable, Record, decode_entry
 from dedupe_growth.epochs import Epochs
-from dedupe_kafka.client import kafka_error, made
+from dedupe_kafka.client import calling, kafka_error, made
 from dedupe_kafka.client_config import consumer_config
 from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import BrokerUnavailable, Stopped, StreamError
 from dedupe_kafka.fetch_errors import before_corrupt
+from dedupe_kafka.fetch_progress import FetchProgress
 
 _READ_SECONDS: Final = 30.0
 _SLICE_SECONDS: Final = 0.05
 # Not sooner: a broker may not know yet that a topic was created.
 _ABSENT_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 2.0
+# More between two polls is time in which the process was busy or stopped.
+_LONGEST_TURN_SECONDS: Final = 1.0
 _AT_ONCE: Final = 1_000
 _QUEUE_BYTES: Final = 1 << 20
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
@@ -51,9 +55,12 @@ class EpochReader:
     def __init__(self, consumer: Any, topic: str, clock: Clock) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
         self._consumer = consumer
         self._topic = topic
+        self._place = topic, 0
         self._clock = clock
-        self._next_offset = 0
+        self._next_offset = self._read_to = 0
         self._assigned = False
+        self._progress = FetchProgress()
+        self._polled_at = 0.0
         self.epochs = Epochs()
 
     def read_to_end(self, stop: Event | None = None) -> Epochs:
@@ -77,26 +84,52 @@ class EpochReader:
         return self.epochs
 
     def poll(self) -> Epochs:
-        """Take what has arrived since; wait for nothing. Raises as `read_to_end`."""
+        """Take what has arrived since; wait for nothing. Raises as `read_to_end`.
+
+        Raises BrokerUnavailable also if the client no longer fetches what is there.
+        """
         if not self._assigned:
             self._assign()
         self._take(self._consume(0.0))
+        self._check_fetches()
         return self.epochs
 
     def close(self) -> None:
         """Close the connection."""
-        self._consumer.close()
+        with self._reading():
+            self._consumer.close()
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return calling(f"reading {self._topic}")
 
     def _assign(self) -> None:
         # Again for each read: only so the end that is reported is not older than this call.
-        self._consumer.assign([TopicPartition(self._topic, 0, self._next_offset)])
+        with self._reading():
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next_offset)])
         self._assigned = True
+        self._progress.begin_again(self._place)
+        self._polled_at = self._clock.monotonic()
+
+    def _check_fetches(self) -> None:
+        now = self._clock.monotonic()
+        self._progress.waited(min(now - self._polled_at, _LONGEST_TURN_SECONDS))
+        self._polled_at = now
+        self._progress.follow({self._place: self._read_to})
+        if not self._progress.starved:
+            return
+        with self._reading():
+            try:
+                _, end = self._consumer.get_watermark_offsets(
+                    TopicPartition(*self._place), _LOOK_SECONDS
+                )
+            except KafkaException:  # without a leader there is nothing to fetch
+                self._progress.begin_again(self._place)
+            else:
+                self._progress.check(self._place, self._read_to, end)
 
     def _consume(self, seconds: float) -> list[Message]:
-        try:
+        with self._reading():
             found: list[Message] = self._consumer.consume(_AT_ONCE, seconds)
-        except KafkaException as error:
-            raise kafka_error(error, f"reading {self._topic}") from error
         return found
 
     def _require_topic(self) -> None:
@@ -104,10 +137,11 @@ class EpochReader:
 
         A consumer gets no error in place of records then, and its callback one after 30 s (librdkafka 2.16).
         """
-        try:
-            found = self._consumer.list_topics(self._topic, _LOOK_SECONDS)
-        except KafkaException:
-            return  # no answer: the reader's deadline names it
+        with self._reading():
+            try:
+                found = self._consumer.list_topics(self._topic, _LOOK_SECONDS)
+            except KafkaException:
+                return  # no answer: the reader's deadline names it
         error = found.topics[self._topic].error
         if error is not None and error.code() in _NAMED_AT_ONCE:
             self._is_end(error)
@@ -118,12 +152,15 @@ class EpochReader:
         messages, corrupt = before_corrupt(messages)
         for message in messages:
             if (error := message.error()) is not None:
-                at_end = self._is_end(error) or at_end
+                if self._is_end(error):
+                    at_end = True
+                    # After the last entry there may be transaction markers, which have offsets too.
+                    self._read_to = max(self._read_to, message.offset() or 0)
                 continue
             record = Record(message.key() or b"", message.value() or b"")
             entry = decode_entry(self.epochs.entries, record)
             self.epochs = self.epochs.followed_by(entry)
-            self._next_offset = (message.offset() or 0) + 1
+            self._next_offset = self._read_to = (message.offset() or 0) + 1
         if corrupt is not None:
             raise corrupt
         return at_end

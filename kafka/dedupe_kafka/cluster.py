@@ -72,6 +72,7 @@ class Cluster:
             deadline=self._deadline,
         )
         self.offsets_of = self._requests.readable_offsets
+        self.readable_ends = self._requests.readable_ends
 
     def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
         """Create the output and side topics that are missing, and check the existing ones.

@@ -8,12 +8,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import calling, kafka_error
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_native._native import Reader
 from dedupe_native.errors import kafka_exceptions
 from dedupe_native.records import NativeRecords
 from dedupe_worker.kafka.consumer import Batch, OffsetOutOfRange, PartitionReader
-from dedupe_worker.kafka.fetch_progress import FetchProgress
 
 _IDLE_SECONDS: Final = 0.5
 
@@ -35,7 +35,7 @@ class NativeReader(PartitionReader):
         servers: str,
         queue_bytes: int,
     ) -> None:
-        super().__init__(consumer, topic, partition, clock, FetchProgress(topic, partition))
+        super().__init__(consumer, topic, partition, clock, FetchProgress())
         self._servers = servers
         self._queue_bytes = queue_bytes
         self._records: Any = None  # dedupe_native.Reader

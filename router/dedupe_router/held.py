@@ -14,6 +14,7 @@ from typing import Final
 from confluent_kafka import IsolationLevel
 
 from dedupe_crds.clock import Clock
+from dedupe_crds.formatting import listed
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import Place
@@ -69,7 +70,7 @@ class HeldInputs:
             with suppress(
                 StreamError
             ):  # asked again; what keeps the answer away is named by the watch
-                self.state.warn(_REASON, "; ".join(self._reasons(long)))
+                self.state.warn(_REASON, listed(self._reasons(long)))
 
     def _reasons(self, long: Mapping[Place, _Standing]) -> list[str]:
         """Return a sentence for each partition that a transaction holds back."""

@@ -15,6 +15,7 @@ import structlog
 from confluent_kafka import Message, TopicPartition
 
 from dedupe_crds.clock import Clock
+from dedupe_crds.formatting import listed
 from dedupe_crds.status.router import RouterPhase
 from dedupe_kafka.errors import RecordRefused, StreamError
 from dedupe_kafka.offsets import Place
@@ -23,6 +24,7 @@ from dedupe_router.errors import Rebalanced
 from dedupe_router.held import HeldInputs
 from dedupe_router.output import Batch, Output, bytes_of
 from dedupe_router.reader import InputReader
+from dedupe_router.stalls import StallWatch
 from dedupe_router.start import place_of
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
@@ -61,6 +63,7 @@ class Loop:
     adoption: Adoption
     watch: StreamWatch
     held_inputs: HeldInputs
+    stalls: StallWatch
     state: RouterState
     clock: Clock
     most: int
@@ -99,18 +102,13 @@ class Loop:
             if now >= held.again_at:
                 del self._held[place]
                 self.reader.release(place, held.records)
-        if self.watch.full:
-            self.state.phase = RouterPhase.PAUSED
-            self.state.block(RepartitionTopicFull(self.watch.full))
-        elif self._held:
-            self.state.phase = RouterPhase.RUNNING
-            self.state.block(next(iter(self._held.values())).error)
-        elif (error := self.reader.held_by) is not None:
-            self.state.phase = RouterPhase.RUNNING
-            self.state.block(error)
-        else:
-            self.state.phase = RouterPhase.RUNNING
-            self.state.unblock()
+        self.state.phase = RouterPhase.PAUSED if self.watch.full else RouterPhase.RUNNING
+        self._name_what_waits()
+
+    def _name_what_waits(self) -> None:
+        full = [RepartitionTopicFull(self.watch.full)] if self.watch.full else []
+        refused = [held.error for held in self._held.values()]
+        self.state.block([*full, *refused, *self.reader.held_by])
 
     def _sort_out(self) -> None:
         """Let the partitions wait that may not be routed by this epoch, until they may."""
@@ -129,7 +127,7 @@ class Loop:
                 self._early[place] = self.reader.hold(place)
             elif not why and place in self._early:
                 self.reader.release(place, self._early.pop(place))
-        self.state.warn("InputWaitsForEpoch", "; ".join(reasons))
+        self.state.warn("InputWaitsForEpoch", listed(reasons))
 
     def _route(self, records: Sequence[Message]) -> None:
         now = self.clock.monotonic()
@@ -187,13 +185,14 @@ class Loop:
         log.error("record is refused", reason=named.reason, error=str(named))
         again_at = self.clock.monotonic() + _AGAIN_SECONDS
         self._held[place] = _Held(self.reader.hold(place), named, again_at)
-        self.state.block(named)
+        self._name_what_waits()
 
     def _show(self) -> None:
         now = self.clock.monotonic()
         if now >= self._status_due:
             self.state.inputs = self.reader.inputs()
             self.held_inputs.check(self.reader.behind())
+            self.stalls.check()
             self.state.epoch = self.adoption.epoch
             self.state.is_member = self.reader.membership() is not None
             self._status_due = now + _STATUS_SECONDS

@@ -20,6 +20,7 @@ from dedupe_ids.runs import runs_of
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import HoldingRecord, RecordCorrupt, StreamError
 from dedupe_kafka.fetch_errors import before_corrupt_of_each
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_kafka.headers import before_unreadable
 from dedupe_kafka.offsets import Place
 from dedupe_router.errors import OffsetOutOfRange
@@ -37,10 +38,9 @@ from dedupe_router.owned import (
     try_again,
     without_start,
 )
+from dedupe_router.receive import receive
 from dedupe_router.start import Starts, place_of
 
-_GATHER_SECONDS: Final = 0.01
-_IDLE_SECONDS: Final = 0.5
 # Of a topic that does not exist, or no longer: the watch names it.
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
 _OUT_OF_RANGE: Final = frozenset(
@@ -56,6 +56,7 @@ class InputReader:
     starts: Starts
     clock: Clock
     on_rebalance: Callable[[], None]
+    progress: FetchProgress = field(default_factory=FetchProgress)
     pending: list[Message] = field(default_factory=list)
     """Records that are read and not committed, in order."""
     rebalances: int = 0
@@ -92,9 +93,9 @@ class InputReader:
         return self._owned[place].waits
 
     @property
-    def held_by(self) -> StreamError | None:
-        """Return the first of the reasons that hold a partition; None without one."""
-        return next((at.held_by for at in self._owned.values() if at.held_by is not None), None)
+    def held_by(self) -> list[StreamError]:
+        """Return each reason that holds a partition."""
+        return [at.held_by for at in self._owned.values() if at.held_by is not None]
 
     def read(self, most: int) -> None:
         """Serve the group; add up to `most` records to `pending`. Raises StreamError."""
@@ -104,11 +105,12 @@ class InputReader:
             self._find_again()
         except KafkaException as error:
             raise kafka_error(error, "taking a partition of the input again") from error
-        room = most - len(self.pending)
+        room, idle = most - len(self.pending), self._idle and not self.pending
         try:
-            messages = self._receive(room) if room > 0 else self._served()
+            messages, seconds = receive(self.consumer, room, idle=idle)
         except KafkaException as error:
             raise kafka_error(error, "reading the input") from error
+        self.progress.waited(seconds)
         if self._failure is not None:
             raise self._failure
         failed = [message for message in messages if message.error() is not None]
@@ -125,19 +127,6 @@ class InputReader:
             self._handle_error(message, place, self._owned.get(place))
         for place, holding in corrupt.items():
             self._hold_by(place, holding)
-
-    def _receive(self, room: int) -> list[Message]:
-        if not self._idle or self.pending:
-            return self.consumer.consume(room, _GATHER_SECONDS)
-        first = self.consumer.poll(_IDLE_SECONDS)
-        if first is None:
-            return []
-        return [first, *self.consumer.consume(room, _GATHER_SECONDS)]
-
-    def _served(self) -> list[Message]:
-        """Serve the group while there is no room: a record that comes is kept."""
-        message = self.consumer.poll(0)
-        return [] if message is None else [message]
 
     def _take(self, messages: Sequence[Message]) -> None:
         """Keep the records of own partitions."""
@@ -161,14 +150,14 @@ class InputReader:
                 # After the last record there may be transaction markers, which have offsets too.
                 at.next_offset = max(at.next_offset, message.offset() or 0)
         elif error.code() in _OUT_OF_RANGE:
-            self._lose(place, OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}"))
+            self.lose(place, OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}"))
         elif error.code() not in _ABSENT and not error.retriable():
             named = kafka_error(error, f"reading {place[0]}/{place[1]}")
             if not place[0]:
                 raise named
-            self._lose(place, named)
+            self.lose(place, named)
 
-    def _lose(self, place: Place, error: StreamError) -> None:
+    def lose(self, place: Place, error: StreamError) -> None:
         """Forget the position of a partition: it is found from what is committed.
 
         At once, unless that did not help before. Of a topic that is not owned, nothing is to do: the watch names it.
@@ -263,6 +252,8 @@ class InputReader:
     def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         found = self.starts.of(partitions) if partitions else []
         assigned = begin(self._owned, found, self.clock.monotonic())
+        for each in assigned:
+            self.progress.begin_again((each.topic, each.partition))
         self.consumer.incremental_assign(assigned)
         # A partition that comes back may be paused as it was when it was given away.
         (self.consumer.pause if self._paused else self.consumer.resume)(assigned)
@@ -290,6 +281,11 @@ class InputReader:
     def behind(self) -> dict[Place, int]:
         """Return the next offset of each partition that is read, and not at its end."""
         return {} if self._paused or self.pending else behind(self._owned, self.consumer)
+
+    def positions(self) -> dict[Place, int]:
+        """Return the next offset of each partition that is read now."""
+        owned = {} if self._paused else self._owned
+        return {place: at.next_offset for place, at in owned.items() if at.is_read}
 
     def inputs(self) -> list[RouterInput]:
         """Return the partitions of each topic, with their lag."""

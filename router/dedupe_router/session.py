@@ -23,6 +23,7 @@ from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_kafka.fetch_progress import STATISTICS_MS, FetchProgress
 from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
 from dedupe_router.held import HeldInputs
@@ -34,6 +35,7 @@ from dedupe_router.output import (
     TransactionalOutput,
 )
 from dedupe_router.reader import InputReader
+from dedupe_router.stalls import StallWatch
 from dedupe_router.start import StartFinder
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
@@ -94,9 +96,10 @@ class Session:
             adoption.begin(self._stop)
             watch = StreamWatch(config, cluster, adoption, self._state, self._clock)
             watch.check()
-            consumer = self._consumer()
+            progress = FetchProgress()
+            consumer = self._consumer(progress)
             starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption.begun)
-            reader = InputReader(consumer, starts, self._clock, self._on_rebalance)
+            reader = InputReader(consumer, starts, self._clock, self._on_rebalance, progress)
             cleanup.callback(reader.close)
             output = self._output(cluster, reader)
             output.fence(self._stop)
@@ -107,6 +110,7 @@ class Session:
                 adoption=adoption,
                 watch=watch,
                 held_inputs=HeldInputs(cluster, config.servers, self._state, self._clock),
+                stalls=StallWatch(cluster, reader),
                 state=self._state,
                 clock=self._clock,
                 most=_MOST_RECORDS,
@@ -114,7 +118,7 @@ class Session:
             while not self._stop.is_set():
                 loop.turn()
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self, progress: FetchProgress) -> Consumer:
         config = {
             **consumer_config(
                 self._config.servers,
@@ -127,6 +131,8 @@ class Session:
             "session.timeout.ms": _SESSION_MS,
             "heartbeat.interval.ms": _HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": _METADATA_MS,
+            "stats_cb": progress,
+            "statistics.interval.ms": STATISTICS_MS,
         }
         consumer: Consumer = made(self._clients.consumer, self._watched(config))
         return consumer

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.formatting import listed
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import (
     RepartitionTopicStatus,
@@ -55,7 +56,7 @@ class RouterState:
         self.phase = RouterPhase.STARTING
         self.is_member = False
         self.epoch = 0
-        self._blocked: StreamError | None = None
+        self._blocked: Sequence[StreamError] = ()
         self._failure: StreamError | None = None
         self._client_error: StreamError | None = None
         self._clock = clock
@@ -67,9 +68,8 @@ class RouterState:
         """Return the error that keeps the router from routing, if any."""
         # The client tells of errors only while it is called, and not from within a call that waits.
         silent = self.phase is RouterPhase.RUNNING and self.heartbeat_age_seconds > _SILENT_SECONDS
-        return (
-            self._failure or self._blocked or self._client_error or (_SILENCE if silent else None)
-        )
+        blocked = next(iter(self._blocked), None)
+        return self._failure or blocked or self._client_error or (_SILENCE if silent else None)
 
     @property
     def client_error(self) -> StreamError | None:
@@ -102,15 +102,14 @@ class RouterState:
         """Forget the failure of the last session."""
         self._failure = None
 
-    def block(self, error: StreamError) -> None:
-        """Record that partitions of the input wait, for this reason, until `unblock`."""
-        if self._blocked is None or self._blocked.reason != error.reason:
-            self.errors[error.reason] += 1
-        self._blocked = error
+    def block(self, errors: Sequence[StreamError]) -> None:
+        """Record each reason for which partitions of the input wait; none: no one waits.
 
-    def unblock(self) -> None:
-        """Record that no partition of the input waits."""
-        self._blocked = None
+        A reason counts when it comes, not again while it lasts.
+        """
+        for reason in {error.reason for error in errors} - {each.reason for each in self._blocked}:
+            self.errors[reason] += 1
+        self._blocked = errors
 
     def report_client_error(self, error: StreamError) -> None:
         """Record that the client cannot reach Kafka, or is refused; it retries itself."""
@@ -132,6 +131,16 @@ class RouterState:
         elif reason in self.warnings:
             self.warnings = {key: text for key, text in self.warnings.items() if key != reason}
 
+    def _message(self, problem: StreamError) -> str:
+        """Return the message of a problem, and of all that wait if it is the first one."""
+        if self._failure or not self._blocked:
+            return str(problem)
+        others = [
+            str(each) if each.reason == problem.reason else f"{each.reason}: {each}"
+            for each in self._blocked[1:]
+        ]
+        return listed([str(problem), *others])
+
     def status(self) -> RouterStatus:
         """Return a snapshot of the state."""
         problem, tally = self.problem, self.tally
@@ -141,7 +150,7 @@ class RouterState:
             phase=self.phase,
             ready=self.ready,
             reason=problem.reason if problem else None,
-            message=str(problem) if problem else None,
+            message=self._message(problem) if problem else None,
             warnings=self.warnings,
             started_at=self._started_at,
             uptime_seconds=self._clock.monotonic() - self._started,

@@ -9,9 +9,9 @@ from confluent_kafka import Consumer, Producer
 from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.client_config import consumer_config
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.fetch_progress import FetchProgress
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import (
@@ -202,7 +202,7 @@ def abort_batches(foreign: Producer, topic: str) -> int:
 
 def read_to_the_end(servers: str, topic: str, *, end: int) -> tuple[list[object], int]:
     """Read with a reader that is soon starved; return the keys, and the number of reads without a record."""
-    fetched = FetchProgress(topic, 0)
+    fetched = FetchProgress(STARVED_SECONDS)
     config = {
         **consumer_config(servers, {}, group="g", queue_bytes=1 << 20),
         "stats_cb": fetched,
@@ -211,9 +211,7 @@ def read_to_the_end(servers: str, topic: str, *, end: int) -> tuple[list[object]
         "message.max.bytes": 1_000,
     }
     consumer = Consumer(config)
-    reader = PartitionReader(
-        consumer, topic, 0, SYSTEM_CLOCK, fetched, starved_seconds=STARVED_SECONDS
-    )
+    reader = PartitionReader(consumer, topic, 0, SYSTEM_CLOCK, fetched)
     reader.seek(0)
     keys: list[object] = []
     silent_reads = 0

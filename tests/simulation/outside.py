@@ -62,6 +62,12 @@ class Outside(Machines):
             self.kafka.leader_away(topic, partition, seconds)
         self.recorder.event(EventKind.BROKER_AWAY, None if topic is None else partition)
 
+    def stop_fetching(self, seat: str, topic: str, partition: int) -> None:
+        """Let the clients of a place's processes fetch nothing more of a partition."""
+        for process in self._processes:
+            if process.seat == seat:
+                self.kafka.stop_fetching(process.name, topic, partition)
+
     def expire_offsets(self, group: str) -> None:
         """Stop all workers for longer than Kafka keeps the offsets of a group at rest."""
 

@@ -1,6 +1,7 @@
 """Schedules of a growth, written out: they stay when the generator changes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.faults import Crash, ReplaceVolume, Snapshot
 from tests.simulation.schedule.input import Item
 from tests.simulation.schedule.routers import FreezeAt, Grow, KillAt, SecondAt, SendTo
-from tests.simulation.schedule.settings import REPARTITION, Settings
+from tests.simulation.schedule.settings import EPOCHS, REPARTITION, Settings, input_topic
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
+from tests.simulation.schedule.topics import StopFetching
 from tests.support.layers import later, spread
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -88,3 +90,9 @@ def test_a_router_that_stood_still_does_not_route_by_an_old_epoch(calls: int) ->
 
 def test_a_second_growth_follows_the_first_one() -> None:
     judge(at(0.5, Grow(5)), settings=Settings(partitions=2, inputs=(2, 1), routers=2, grows_to=5))
+
+
+@pytest.mark.parametrize("topic", [input_topic(0), EPOCHS])
+def test_a_router_whose_client_stops_fetching_connects_again(topic: str) -> None:
+    """Else the partition is not routed, or the growth waits for a router that never sees it."""
+    judge(at(0.0, StopFetching(topic, process="r")), settings=replace(SETTINGS, routers=1))

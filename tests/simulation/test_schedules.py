@@ -10,7 +10,13 @@ from tests.simulation.schedule.faults import Crash, Freeze, ReplaceVolume, Snaps
 from tests.simulation.schedule.input import Item, Send
 from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
-from tests.simulation.schedule.topics import ExpireOffsets, ForeignWrite, Recreate, Retain
+from tests.simulation.schedule.topics import (
+    ExpireOffsets,
+    ForeignWrite,
+    Recreate,
+    Retain,
+    StopFetching,
+)
 from tests.simulation.world import World
 from tests.support.checker.outside import EventKind
 
@@ -116,3 +122,14 @@ def test_the_history_says_how_each_worker_ended(tmp_path: Path) -> None:
     assert [(each.phase, each.reason, each.errors) for each in stopped] == 3 * [
         ("Stopping", None, {})
     ]
+
+
+@pytest.mark.parametrize("topic", [INPUT, OUTPUT])
+def test_a_worker_whose_client_stops_fetching_connects_again(topic: str) -> None:
+    judge(
+        then(SOME),
+        then(StopFetching(topic)),
+        then(FRESH, 1.0),
+        then(Stop()),
+        then(AGAIN),
+    )

@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from dedupe_crds.formatting import listed
 from dedupe_crds.spec.snapshots import SnapshotProvider, Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_crds.status.worker import CheckpointStatus
@@ -249,11 +250,8 @@ class _Run:
         entries = self.status.partitions
         failed = [entry for entry in entries if entry.phase is SnapshotPhase.FAILED]
         if failed:
-            errors = "; ".join(
-                f"partition {entry.partition}: {entry.error}" for entry in failed[:3]
-            )
-            more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-            self.fail(self.status.reason or "PartitionsFailed", errors + more)
+            errors = [f"partition {entry.partition}: {entry.error}" for entry in failed]
+            self.fail(self.status.reason or "PartitionsFailed", listed(errors, most=3))
             return
         size = rounded_size(sum(entry.bytes or 0 for entry in entries))
         self.write(phase=SnapshotPhase.COMPLETED, completed=self.context.now, size=size)

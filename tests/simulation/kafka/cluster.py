@@ -56,6 +56,9 @@ class SimKafka:
         self.most_in_batch = 10_000
         self.fetch_seconds: Callable[[str, str, int], float] | None = None
         """Makes the time that a fetch takes, by a process of a topic from an offset on. Without it: none."""
+        self.consumers = 0
+        """The number of consumers that were made."""
+        self._silenced: dict[tuple[str, str, int], int] = {}
         self.groups = Groups()
         self.coordinator = Coordinator(self.groups, clock.monotonic, clock.time)
         self.members = Members(self.coordinator, clock.monotonic)
@@ -120,6 +123,17 @@ class SimKafka:
         """Let a partition have no leader for a time, as while it moves."""
         log = self.log(name, partition)
         log.leader_back_at = self.clock.monotonic() + seconds
+
+    def stop_fetching(self, process: str, name: str, partition: int) -> None:
+        """Let the consumers that a process has now fetch nothing more of a partition, without an error.
+
+        As librdkafka may do after a moment without a leader. Consumers that are made later fetch it.
+        """
+        self._silenced[process, name, partition] = self.consumers
+
+    def is_silenced(self, process: str, number: int, place: tuple[str, int]) -> bool:
+        """Return whether the consumer of this number of a process has stopped fetching a partition."""
+        return number <= self._silenced.get((process, *place), 0)
 
     def coordinator_away(self, seconds: float) -> None:
         """Let the coordinator of groups and transactions be away for a time."""

@@ -67,6 +67,8 @@ class SimConsumer:
     def __init__(self, process: "Process", config: dict[str, Any]) -> None:
         self._process, self._cluster = process, process.cluster
         self._clock = process.clock
+        self._cluster.consumers += 1
+        self._number = self._cluster.consumers
         self._group = str(config["group.id"])
         self._committed = config.get("isolation.level", "read_committed") == "read_committed"
         self._shows_end = bool(config.get("enable.partition.eof"))
@@ -274,8 +276,12 @@ class SimConsumer:
     def _fetch(self) -> None:
         self._cluster.coordinator.expire()
         for each in self._assigned:
-            if not each.stopped and each.place not in self._paused:
-                self._fetch_partition(each)
+            if each.stopped or each.place in self._paused or self._is_silenced(each):
+                continue
+            self._fetch_partition(each)
+
+    def _is_silenced(self, each: _Assigned) -> bool:
+        return self._cluster.is_silenced(self._process.name, self._number, each.place)
 
     def _fetch_partition(self, each: _Assigned) -> None:
         log = self._log_of(each)

@@ -123,3 +123,20 @@ class LeaderAway:
     def perform(self, world: "World", partition: int) -> None:
         """Take it away."""
         world.leader_away(self.topic, partition, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class StopFetching:
+    """Let a process's clients fetch nothing more of a partition, without an error.
+
+    The number of the step is that of the worker, the router (`r`) or the controller (`g`).
+    """
+
+    topic: str
+    partition: int = 0
+    process: str = "p"
+    fault = "fetching stops"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Let it stop."""
+        world.stop_fetching(f"{self.process}{partition}", self.topic, self.partition)

@@ -151,6 +151,53 @@ def test_a_stop_ends_the_wait(scene: Scene) -> None:
         scene.reader().read_to_end(stop)
 
 
+def polled(scene: Scene, reader: EpochReader, seconds: float, every: float = 0.5) -> None:
+    for _ in range(int(seconds / every)):
+        scene.clock.sleep(every)
+        reader.poll()
+
+
+def test_a_poll_of_a_client_that_stops_fetching_connects_again(scene: Scene) -> None:
+    """A router would wait for ever for the epoch that a growth waits for."""
+    scene.enter(*BEGUN)
+    reader = scene.reader()
+    reader.read_to_end()
+    scene.cluster.stop_fetching("reader", EPOCHS, 0)
+    polled(scene, reader, 60)
+    scene.enter(PREPARE)
+    with pytest.raises(BrokerUnavailable, match=f"{EPOCHS}/0 is fetched from offset 2 on.* at 3"):
+        polled(scene, reader, 45)
+    assert scene.reader().read_to_end() == epochs_of([*BEGUN, PREPARE])
+
+
+def test_the_time_in_which_nothing_is_polled_is_no_silence(scene: Scene) -> None:
+    reader = scene.reader()
+    reader.poll()
+    scene.cluster.stop_fetching("reader", EPOCHS, 0)
+    scene.enter(*BEGUN)
+    polled(scene, reader, 15 * 400, every=400)
+
+
+def test_what_others_have_not_committed_is_waited_for(scene: Scene) -> None:
+    scene.enter(*BEGUN)
+    reader = scene.reader()
+    writing = scene.cluster.begin_foreign("default.orders.epochs", 900)
+    entry = encode_entry(2, PREPARE)
+    writing.write(EPOCHS, 0, [record(entry.key, entry.value)])
+    polled(scene, reader, 60)
+    writing.commit()
+    polled(scene, reader, 60)
+    assert reader.epochs == epochs_of([*BEGUN, PREPARE])
+
+
+def test_a_log_without_a_leader_is_no_silence(scene: Scene) -> None:
+    reader = scene.reader()
+    reader.read_to_end()
+    scene.cluster.leader_away(EPOCHS, 0, 300)
+    scene.enter(*BEGUN)
+    polled(scene, reader, 60)
+
+
 # -- errors of the client ------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ PACKAGES = (
 )
 # Without its extension dedupe_native can't be imported.
 NATIVE = Path(__file__).parents[3] / "native"
-UNFINISHED = {"dedupe_growth/log.py", "dedupe_router/owned.py", "dedupe_router/reader.py"}
+UNFINISHED = {"dedupe_router/owned.py", "dedupe_router/reader.py"}
 MODULES = sorted(
     path
     for folder in (NATIVE, *(Path(each) for package in PACKAGES for each in package.__path__))

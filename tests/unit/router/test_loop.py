@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.status.router import RouterPhase
 from dedupe_growth.entries import Listed, Switch
-from dedupe_kafka.errors import BrokerUnavailable, RecordTooLarge
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader, RecordTooLarge
 from dedupe_kafka.offsets import Place
 from dedupe_router.errors import Rebalanced
 from dedupe_router.loop import Loop
@@ -70,6 +70,15 @@ class FakeHeldInputs:
 
 
 @dataclass
+class FakeStalls:
+    error: Exception | None = None
+
+    def check(self) -> None:
+        if self.error:
+            raise self.error
+
+
+@dataclass
 class Router:
     """A loop whose surroundings a test controls."""
 
@@ -78,6 +87,7 @@ class Router:
     output: FakeOutput = field(default_factory=FakeOutput)
     watch: FakeWatch = field(default_factory=FakeWatch)
     held_inputs: FakeHeldInputs = field(default_factory=FakeHeldInputs)
+    stalls: FakeStalls = field(default_factory=FakeStalls)
     clock: StillClock = field(default_factory=StillClock)
     log: FakeLog = field(default_factory=lambda: FakeLog(START))
     state: RouterState = field(init=False)
@@ -91,6 +101,7 @@ class Router:
             adoption=adoption_of(STREAM.spec, self.log),
             watch=self.watch,  # type: ignore[arg-type] # what the loop uses of it
             held_inputs=self.held_inputs,  # type: ignore[arg-type] # likewise
+            stalls=self.stalls,  # type: ignore[arg-type] # likewise
             state=self.state,
             clock=self.clock,
             most=100,
@@ -210,6 +221,29 @@ def test_a_refused_record_is_tried_again_and_its_partition_goes_on(router: Route
     assert router.output.records == [(0, 0), (0, 1)]
     assert router.group.paused == set()
     assert router.state.ready
+
+
+def test_each_partition_that_waits_is_named_with_its_reason(router: Router) -> None:
+    router.output.refuses = too_large(A, 0)
+    router.turn(record(offset=0), record(partition=1, offset=0))
+    router.reader.lose(B, NoLeader("raw/1 has no leader"))
+    router.starts.held_by = {B: NoLeader("raw/1 has no leader")}
+    for _ in range(3):
+        router.turn()
+    status = router.state.status()
+    assert status.reason == "RecordTooLarge"
+    assert status.message == ("record raw/0 at offset 0: too large; NoLeader: raw/1 has no leader")
+    assert router.state.errors == {"RecordTooLarge": 1, "NoLeader": 1}
+
+
+def test_many_that_wait_are_counted(router: Router) -> None:
+    places = [("raw", number) for number in range(2, 10)]
+    router.starts.held_by = {at: NoLeader(f"{at[0]}/{at[1]} has no leader") for at in places}
+    router.group.give(*places)
+    router.turn()
+    status = router.state.status()
+    assert status.reason == "NoLeader"
+    assert (status.message or "").endswith("; raw/6 has no leader; and 3 more")
 
 
 def test_a_full_repartition_topic_pauses_by_name(router: Router) -> None:

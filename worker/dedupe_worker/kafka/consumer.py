@@ -12,17 +12,15 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import calling, kafka_error
-from dedupe_kafka.errors import BrokerUnavailable, RecordCorrupt, StreamError
+from dedupe_kafka.errors import RecordCorrupt, StreamError
 from dedupe_kafka.fetch_errors import before_corrupt, parting_of, truncated
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_kafka.offset_metadata import input_offset
 from dedupe_kafka.offsets import NOTHING_READ, LastRead
 from dedupe_worker.kafka.committed import Committed, read_committed
-from dedupe_worker.kafka.fetch_progress import LOOK_SECONDS, FetchFailures, FetchProgress
+from dedupe_worker.kafka.fetch_failures import LOOK_SECONDS, FetchFailures
 
 _IDLE_POLL_SECONDS: Final = 0.5
-# The longest time in which nothing is fetched while there is something to read: several times as long as from one
-# statistics to the next.
-_STARVED_SECONDS: Final = 20.0
 # Of `read_output`, where latency does not matter.
 _OUTPUT_BATCH_RECORDS: Final = 10_000
 _OUTPUT_WAIT_SECONDS: Final = 0.2
@@ -62,22 +60,18 @@ class PartitionReader:
         clock: Clock,
         fetched: FetchProgress,
         *,
-        starved_seconds: float = _STARVED_SECONDS,
         make_impatient: Callable[[], Any] | None = None,
     ) -> None:
         self._consumer = consumer
         self._make_impatient = make_impatient
         self._clock = clock
         self._fetched = fetched
-        self._longest_starved_seconds = starved_seconds
-        self.topic, self.partition = topic, partition
+        self.topic, self.partition = self._place = topic, partition
         self._next_offset = 0
         self.last_read = NOTHING_READ
         """The last record before the next offset, as far as it is known; commits have it."""
         self._proves = False
         self._idle = False
-        self._starved_seconds = 0.0
-        self._seen_fetched = fetched.next_offset
         self._seeks = 0
         self._corrupt: RecordCorrupt | None = None
         self._failures = FetchFailures(lambda: self.end_offset() is not None, clock.monotonic)
@@ -106,7 +100,7 @@ class PartitionReader:
         self._next_offset = offset
         self._seeks += 1
         self._idle = False
-        self._starved_seconds = 0.0
+        self._fetched.begin_again(self._place)
         self._corrupt = None
 
     def committed(self) -> Committed | None:
@@ -141,7 +135,7 @@ class PartitionReader:
         """
         if self._corrupt is not None:
             raise self._corrupt
-        was_idle, fetched = self._idle, self._fetched.next_offset
+        was_idle, fetched = self._idle, self._fetched.next_offset(self._place)
         messages = self._receive(max_records, wait_seconds)
         records = [m for m in messages if m.error() is None]
         if len(records) < len(messages):
@@ -153,37 +147,26 @@ class PartitionReader:
             self._next_offset = (records[-1].offset() or 0) + 1
             epoch = records[-1].leader_epoch()
             self.last_read = LastRead(self._next_offset, -1 if epoch is None else epoch)
-            self._starved_seconds = 0.0
-        else:  # not by the clock, which advances while the process is stopped
-            self._starved_seconds += _IDLE_POLL_SECONDS if self._idle else wait_seconds
+        else:
+            self._fetched.waited(_IDLE_POLL_SECONDS if was_idle else wait_seconds)
             if was_idle and not messages:
                 self._skip_aborted(fetched)
-        if self._fetched.next_offset != self._seen_fetched:
-            self._seen_fetched = self._fetched.next_offset
-            self._starved_seconds = 0.0
         at_end = False
         if len(records) < len(messages):
             at_end = self._handle_errors([m for m in messages if m.error() is not None])
         self._idle = not records
         # After the last stable offset there may be other producers' open transactions.
         at_end = at_end or self._idle or self._corrupt is not None
+        self._fetched.follow({self._place: self._next_offset})
         behind = 0 if at_end else max(0, (self.end_offset() or 0) - self._next_offset)
         return Batch(records, self._next_offset, behind)
 
     def check(self, end: int) -> None:
         """Compare with the partition's end as the cluster reports it, every few seconds.
 
-        librdkafka may stop fetching without an error after a partition had no leader for a moment (its issues 3396 and
-        4492). A new consumer fetches again. Raises BrokerUnavailable when there was something to read for long, and
-        nothing was fetched: neither records, nor aborted records, which the client drops.
+        Raises BrokerUnavailable as FetchProgress does.
         """
-        if self._next_offset >= end:
-            self._starved_seconds = 0.0
-        elif self._starved_seconds >= self._longest_starved_seconds:
-            raise BrokerUnavailable(
-                f"nothing of {self.topic}/{self.partition} is fetched from offset {self._next_offset} on, although it "
-                f"ends at {end}; connecting again"
-            )
+        self._fetched.check(self._place, self._next_offset, end)
 
     def commit(self, next_offset: int, metadata: str) -> None:
         """Commit `next_offset` and its metadata for the group, without a transaction."""

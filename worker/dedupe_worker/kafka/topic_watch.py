@@ -4,7 +4,7 @@ Only a description of the topic shows its UUID, and the answer lists all of its 
 partitions each, that is most of what an idle stream receives from the brokers. The end of the worker's own
 partition is a small answer. A new topic is shorter than the worker has come, so it is described at once then,
 and otherwise the less often, the more partitions it has. The input is also described before records are
-processed that may be of another topic (fetch_progress.py).
+processed that may be of another topic (fetch_failures.py).
 
 Brokers without topic ids describe every topic alike. There a topic that is shorter than before is taken for another
 one; the next session proves it (topic_proof.py).

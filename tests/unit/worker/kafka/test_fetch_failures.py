@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_worker.kafka.fetch_progress import FetchFailures
+from dedupe_worker.kafka.fetch_failures import FetchFailures
 from tests.unit.worker.still_clock import StillClock
 
 

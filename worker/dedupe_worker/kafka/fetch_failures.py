@@ -1,17 +1,14 @@
-"""Follow what a consumer has fetched, which is more than it delivers.
+"""Notice that a fetch of a consumer may have failed.
 
-The client library drops the records of aborted transactions without a word. Through a long stretch of them only its
-statistics show progress. It is silent about failed fetches too, and they may mean that the topic is another one now.
-`PartitionReader` reads both here.
+The client library is silent about failed fetches, and they may mean that the topic is another one now.
+`PartitionReader` asks here.
 """
 
-import json
 from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import Message
 
-_UNKNOWN: Final = -1
 LOOK_SECONDS: Final = 0.25
 """The longest wait between two calls of `FetchFailures.look`."""
 # Below the time that the library waits after a failed fetch, half a second (`fetch.error.backoff.ms`).
@@ -62,23 +59,3 @@ class FetchFailures:
         failed = self._failed and (fetches or unseen)
         self._failed = self._failed and not fetches
         return failed
-
-
-class FetchProgress:
-    """The next offset to fetch of one partition, as of the last statistics.
-
-    It is the consumer's `stats_cb`, which the library calls during a read. Invariant: records before `next_offset` are
-    dropped, delivered, or in the consumer's queue, because the library queues a response before it counts it.
-    """
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self._topic = topic
-        self._partition = str(partition)
-        self.next_offset = _UNKNOWN
-
-    def __call__(self, statistics: str) -> None:
-        """Take the library's statistics, which are JSON."""
-        topic = json.loads(statistics)["topics"].get(self._topic)
-        partition = topic["partitions"].get(self._partition) if topic else None
-        if partition:
-            self.next_offset = partition["next_offset"]

@@ -15,20 +15,22 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterInput
-from dedupe_growth.routed_offsets import decode_routed
+from dedupe_growth.routed_offsets import decode_routed, routed_up_to
 from dedupe_ids.runs import runs_of
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import HoldingRecord, RecordCorrupt, StreamError
 from dedupe_kafka.fetch_errors import before_corrupt_of_each
 from dedupe_kafka.headers import before_unreadable
-from dedupe_kafka.offsets import Place
-from dedupe_router.errors import OffsetOutOfRange
+from dedupe_kafka.offsets import LastRead, Place
+from dedupe_router.lost_tail import OUT_OF_RANGE, LostTails
 from dedupe_router.owned import (
     AGAIN_SECONDS,
     Owned,
+    ask,
     begin,
     behind,
     hold_by,
+    is_assigned,
     keep,
     new_starts,
     offsets_after,
@@ -43,9 +45,6 @@ _GATHER_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 0.5
 # Of a topic that does not exist, or no longer: the watch names it.
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
-_OUT_OF_RANGE: Final = frozenset(
-    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 (public names)
-)
 
 
 @dataclass(slots=True)
@@ -56,6 +55,7 @@ class InputReader:
     starts: Starts
     clock: Clock
     on_rebalance: Callable[[], None]
+    tails: LostTails = field(default_factory=LostTails)
     pending: list[Message] = field(default_factory=list)
     """Records that are read and not committed, in order."""
     rebalances: int = 0
@@ -157,28 +157,29 @@ class InputReader:
         assert error is not None  # noqa: S101 (the caller chose by it)
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
             if at is not None and not at.is_held:
-                at.held_by = None
+                at.held_by, at.asks = None, False
                 # After the last record there may be transaction markers, which have offsets too.
                 at.next_offset = max(at.next_offset, message.offset() or 0)
-        elif error.code() in _OUT_OF_RANGE:
-            self._lose(place, OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}"))
+        elif error.code() in OUT_OF_RANGE and at is not None:
+            self._lose(place, *self.tails.named(place, at, error))
         elif error.code() not in _ABSENT and not error.retriable():
             named = kafka_error(error, f"reading {place[0]}/{place[1]}")
             if not place[0]:
                 raise named
             self._lose(place, named)
 
-    def _lose(self, place: Place, error: StreamError) -> None:
-        """Forget the position of a partition: it is found from what is committed.
+    def _lose(self, place: Place, error: StreamError, parting: LastRead | None = None) -> None:
+        """Forget the position of a partition: it is found from what is committed, or at `parting`.
 
-        At once, unless that did not help before. Of a topic that is not owned, nothing is to do: the watch names it.
+        At once, unless that did not help before. Of a topic that is not owned there is nothing to do.
         """
         at = self._owned.get(place)
         if at is None or at.is_held:
             return  # also of a place that the client library has lost
-        again_at = self.clock.monotonic() + (0 if at.held_by is None else AGAIN_SECONDS)
+        again_at = self.clock.monotonic()
+        again_at += 0 if at.held_by is None or parting else AGAIN_SECONDS
         self.pending = [record for record in self.pending if place_of(record) != place]
-        self._owned[place] = without_start(error, at, again_at)
+        self._owned[place] = without_start(error, at, again_at, parting)
         self.consumer.incremental_unassign([TopicPartition(*place)])
 
     def _find_again(self) -> None:
@@ -200,7 +201,7 @@ class InputReader:
         del self.pending[:records]
         for each in offsets:
             if (at := self._owned.get((each.topic, each.partition))) is not None:
-                at.committed = each.offset
+                at.committed, at.committed_read = each.offset, routed_up_to(each)
                 at.epoch = decode_routed(each.metadata).epoch
 
     def membership(self) -> bytes | None:
@@ -266,6 +267,8 @@ class InputReader:
         self.consumer.incremental_assign(assigned)
         # A partition that comes back may be paused as it was when it was given away.
         (self.consumer.pause if self._paused else self.consumer.resume)(assigned)
+        for place, why in ask(self._owned, assigned, self.consumer):
+            self._lose(place, why)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True
@@ -273,13 +276,9 @@ class InputReader:
         self.on_rebalance()
         # Also of none: without a call the library unassigns all of them itself, which fails for what it does not read.
         consumer.incremental_unassign(
-            [each for each in partitions if self._is_assigned((each.topic, each.partition))]
+            [each for each in partitions if is_assigned(self._owned, each)]
         )
         self._forget(partitions)
-
-    def _is_assigned(self, place: Place) -> bool:
-        at = self._owned.get(place)
-        return at is not None and at.is_assigned
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}

@@ -27,6 +27,7 @@ from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
 from dedupe_router.held import HeldInputs
 from dedupe_router.loop import Loop
+from dedupe_router.lost_tail import LostTails
 from dedupe_router.output import (
     TRANSACTION_SECONDS,
     NonTransactionalOutput,
@@ -96,7 +97,8 @@ class Session:
             watch.check()
             consumer = self._consumer()
             starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption.begun)
-            reader = InputReader(consumer, starts, self._clock, self._on_rebalance)
+            tails = LostTails(spec.input.accept_truncated or (), self._state.warn)
+            reader = InputReader(consumer, starts, self._clock, self._on_rebalance, tails)
             cleanup.callback(reader.close)
             output = self._output(cluster, reader)
             output.fence(self._stop)

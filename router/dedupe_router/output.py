@@ -15,16 +15,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
 from dedupe_ids.origin import HEADER, encode_origins
-from dedupe_kafka.client import calling, kafka_error, made
+from dedupe_kafka.client import calling, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
-    Fenced,
     QueueTooSmall,
     RecordRefused,
     Stopped,
     StreamError,
 )
-from dedupe_router.errors import Rebalanced, TransactionLost
+from dedupe_router.errors import Rebalanced, TransactionLost, named_error
 
 TRANSACTION_SECONDS: Final = 10.0
 """The age at which Kafka aborts a transaction: an open one holds back all readers."""
@@ -37,17 +36,6 @@ _INIT_SECONDS: Final = 30.0
 _INIT_SLICE_SECONDS: Final = 3.0
 _ROOM_SECONDS: Final = 0.05
 _SAMPLE: Final = 64
-
-_REBALANCED: Final = frozenset(
-    {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-    }
-)
-
 
 # After a batch of records that is refused, the next one of its partition is out of order.
 _AFTER_REFUSED: Final = frozenset(
@@ -238,17 +226,6 @@ def _produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable
                 producer.poll(_ROOM_SECONDS)
                 if expired():
                     raise BrokerUnavailable(f"{topic}: the broker takes no records") from None
-
-
-def named_error(error: KafkaException, action: str) -> StreamError:
-    """Return the named error of a failed call."""
-    cause: KafkaError = error.args[0]
-    if cause.code() in _REBALANCED:
-        return Rebalanced(f"{action}: {cause.str()}; the records are sent again by their owner")
-    named = kafka_error(error, action)
-    if isinstance(named, Fenced):
-        return TransactionLost(f"{named}. Do two routers of this stream have the same number?")
-    return named
 
 
 def _lost(error: KafkaException, action: str) -> StreamError:

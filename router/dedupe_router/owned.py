@@ -3,20 +3,20 @@
 `InputReader` keeps them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from dedupe_crds.status.router import RouterInput
 from dedupe_growth.epochs import NO_EPOCH
-from dedupe_growth.routed_offsets import encode_routed
+from dedupe_growth.routed_offsets import routed_offset
 from dedupe_ids.runs import runs_of
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling
 from dedupe_kafka.errors import HoldingRecord, StreamError
-from dedupe_kafka.offsets import Place
+from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place
 from dedupe_router.start import Start
 
 AGAIN_SECONDS: Final = 15.0
@@ -33,6 +33,10 @@ class Owned:
     until `again_at`; `held_by` names the record that nothing passes, or why Kafka does not let it be read, also while
     that is tried again. Unless it `is_assigned`, its position is not known: then nothing of it is committed, and its
     start is found again.
+
+    `last_read` is the last record before the next offset, and `committed_read` the one before the committed offset, or
+    before the start. It `asks` for that record from its start until something is read. `parting` is where it continues
+    after the accepted loss of `last_read`.
     """
 
     start: int
@@ -45,19 +49,46 @@ class Owned:
     is_held: bool = False
     again_at: float = 0.0
     is_assigned: bool = True
+    last_read: LastRead = NOTHING_READ
+    committed_read: LastRead = NOTHING_READ
+    asks: bool = False
+    parting: LastRead | None = None
 
     @property
     def is_read(self) -> bool:
         """Return whether it is read now, or paused with all others."""
         return not (self.waits or self.is_held)
 
+    @property
+    def position(self) -> int:
+        """Return the offset to commit: markers that a start reads again stay committed."""
+        again = self.last_read.is_known and self.last_read == self.committed_read
+        return max(self.next_offset, self.committed) if again else self.next_offset
 
-def without_start(error: StreamError, before: Owned | None, again_at: float) -> Owned:
-    """Return a partition that can't be read now, and whose position is not known."""
-    if before is None or before.held_by is None:
+    def place_to_seek(self, place: Place) -> TopicPartition:
+        """Return where to read on, with the epoch of the last record.
+
+        It is after that record: markers between it and the next offset may be lost, with records in their place.
+        """
+        if not self.last_read.is_known:
+            return TopicPartition(*place, self.next_offset)
+        self.next_offset = min(self.next_offset, max(self.start, self.last_read.end))
+        return TopicPartition(*place, self.next_offset, leader_epoch=self.last_read.epoch)
+
+
+def without_start(
+    error: StreamError, before: Owned | None, again_at: float, parting: LastRead | None = None
+) -> Owned:
+    """Return a partition that can't be read now, and whose position is not known.
+
+    `parting` is where it continues after an accepted loss.
+    """
+    if before is None or before.held_by is None or before.held_by.reason != error.reason:
         log.error("partition is held", reason=error.reason, error=str(error))
     unknown = Owned(0, 0, -1, "", NO_EPOCH, is_assigned=False)
     unknown.held_by, unknown.is_held, unknown.again_at = error, True, again_at
+    if before is not None:
+        unknown.parting, unknown.last_read = parting, before.last_read
     return unknown
 
 
@@ -65,44 +96,81 @@ def begin(owned: dict[Place, Owned], found: Iterable[Start], now: float) -> list
     """Take partitions; return where to read those that can be read."""
     assigned = []
     for start in found:
-        before, at = owned.get(start.place), start.offset
+        before = owned.get(start.place)
         if start.held_by is not None:
             owned[start.place] = without_start(start.held_by, before, now + AGAIN_SECONDS)
             continue
+        if before and before.parting is not None and before.last_read == start.last_read:
+            start = start.after_loss(before.parting)  # noqa: PLW2901 (the same start, moved)
+        at = start.offset
         new = Owned(at, at, start.committed, start.topic_id, start.epoch)
+        new.last_read = new.committed_read = start.last_read
         new.held_by = before.held_by if before else None  # until something is read of it
         owned[start.place] = new
         assigned.append(TopicPartition(*start.place, at))
     return assigned
 
 
+def is_assigned(owned: Mapping[Place, Owned], where: TopicPartition) -> bool:
+    """Return whether the client library has a partition to read."""
+    at = owned.get((where.topic, where.partition))
+    return at is not None and at.is_assigned
+
+
+def ask(
+    owned: Mapping[Place, Owned], assigned: Iterable[TopicPartition], consumer: Consumer
+) -> Iterator[tuple[Place, StreamError]]:
+    """Let the leaders be asked for the last records; yield what can't be asked for.
+
+    Of `assign` with an epoch the client library does not always ask.
+    """
+    for place in [(each.topic, each.partition) for each in assigned]:
+        at = owned[place]
+        if not at.last_read.is_known:
+            continue
+        try:
+            with calling(f"asking for the last record of {place[0]}/{place[1]}"):
+                consumer.seek(at.place_to_seek(place))
+            at.asks = True
+        except StreamError as error:
+            yield place, error
+
+
 def keep(pending: list[Message], at: Owned, run: Sequence[Message], *, rebalanced: bool) -> None:
     """Add the records of a run to `pending`, but for those that are there."""
     if not run:
         return
-    at.held_by = None
+    at.held_by, at.asks = None, False
     # Nearly always; a step for each record would take longer.
     if (run[0].offset() or 0) >= at.next_offset and not rebalanced:
         pending += run
-        at.next_offset = (run[-1].offset() or 0) + 1
+        at.last_read = read_up_to(run[-1])
+        at.next_offset = at.last_read.end
         return
     for message in run:
         # What is not kept was read before the partition was given away and back.
-        if (offset := message.offset() or 0) >= at.next_offset:
+        if (message.offset() or 0) >= at.next_offset:
             pending.append(message)
-            at.next_offset = offset + 1
+            at.last_read = read_up_to(message)
+            at.next_offset = at.last_read.end
+
+
+def read_up_to(message: Message) -> LastRead:
+    """Return where a record ends, and its leader epoch."""
+    epoch = message.leader_epoch()
+    return LastRead((message.offset() or 0) + 1, -1 if epoch is None else epoch)
 
 
 def new_starts(owned: Mapping[Place, Owned], epoch: int) -> list[TopicPartition]:
-    """Return the starts of the partitions that have no committed offset.
+    """Return the starts of the partitions that have no committed offset, or not the one that counts.
 
     They are committed before a record is routed. Else a router that is killed in its first transaction leaves
     records, though aborted ones, and no offset: as if the offsets were lost.
     """
     return [
-        TopicPartition(*place, at.start, encode_routed(at.topic_id, epoch))
+        routed_offset(place, at.start, at.topic_id, epoch, at.committed_read)
         for place, at in owned.items()
-        if at.committed < 0 and at.is_assigned
+        if at.committed < 0 and at.is_assigned and not (at.waits and at.epoch != NO_EPOCH)
     ]
 
 
@@ -111,25 +179,28 @@ def offsets_after(
 ) -> list[TopicPartition]:
     """Return the offsets to commit with `records`, the first ones of `pending`.
 
-    Each is that of the next record to route; with it go the topic's id, and the epoch by which this router routes.
+    Each is that of the next record to route; with it go the topic's id, the epoch by which this router routes, and the
+    leader epoch of the last record before.
     Partitions without a record of these have one if they are read further than is committed, after transaction
     markers or at their start, and if what is committed is of another epoch.
     """
-    after: dict[Place, int] = {}
+    after: dict[Place, tuple[int, LastRead]] = {}
     left: set[Place] = set()
     if len(records) < len(pending):  # else all are read as far as their partitions are
-        after = {place: (run[-1].offset() or 0) + 1 for place, run in runs_of(records)}
+        ends = {place: read_up_to(run[-1]) for place, run in runs_of(records)}
+        after = {place: (read.end, read) for place, read in ends.items()}
         left = {place for place, _ in runs_of(pending[len(records) :])}
     for place, at in owned.items():
         if place not in left and not at.waits and at.is_assigned:
-            after[place] = at.next_offset
+            after[place] = at.position, at.last_read
     return [
-        TopicPartition(*place, offset, encode_routed(owned[place].topic_id, epoch))
-        for place, offset in after.items()
+        routed_offset(place, offset, owned[place].topic_id, epoch, read)
+        for place, (offset, read) in after.items()
         if (offset, epoch) != (owned[place].committed, owned[place].epoch)
     ]
 
 
+@calling("pausing a partition of the input")
 def hold_by(consumer: Consumer, place: Place, at: Owned, error: HoldingRecord, now: float) -> None:
     """Take nothing more of a partition, of which all before this record is taken."""
     if at.held_by is None:
@@ -138,6 +209,7 @@ def hold_by(consumer: Consumer, place: Place, at: Owned, error: HoldingRecord, n
     consumer.pause([TopicPartition(*place)])
 
 
+@calling("reading a partition of the input again")
 def try_again(consumer: Consumer, owned: Mapping[Place, Owned], now: float) -> None:
     """Read held partitions again: a replica may be repaired, or a record deleted."""
     for place, at in owned.items():
@@ -145,10 +217,11 @@ def try_again(consumer: Consumer, owned: Mapping[Place, Owned], now: float) -> N
             continue
         try:
             # The client library is behind the record, or has lost its place.
-            consumer.seek(TopicPartition(*place, at.next_offset))
-        except KafkaException as error:
+            with calling("seeking"):
+                consumer.seek(at.place_to_seek(place))
+        except StreamError as error:
             at.again_at = now + AGAIN_SECONDS
-            log.warning("partition stays held", error=str(kafka_error(error, "seeking")))
+            log.warning("partition stays held", error=str(error))
             continue
         at.is_held = False
         consumer.resume([TopicPartition(*place)])
@@ -192,7 +265,8 @@ def end_of(consumer: Consumer, place: Place) -> int | None:
 
     It is after the records of open transactions.
     """
-    watermarks = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+    with calling(f"reading {place[0]}/{place[1]}"):
+        watermarks = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
     return watermarks[1] if watermarks and watermarks[1] >= 0 else None
 
 

@@ -15,21 +15,24 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterInput
-from dedupe_growth.routed_offsets import decode_routed
+from dedupe_growth.routed_offsets import decode_routed, routed_up_to
 from dedupe_ids.runs import runs_of
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import calling, kafka_error
 from dedupe_kafka.errors import HoldingRecord, RecordCorrupt, StreamError
 from dedupe_kafka.fetch_errors import before_corrupt_of_each
 from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_kafka.headers import before_unreadable
-from dedupe_kafka.offsets import Place
-from dedupe_router.errors import OffsetOutOfRange
+from dedupe_kafka.offsets import LastRead, Place
+from dedupe_router.errors import named_error
+from dedupe_router.lost_tail import OUT_OF_RANGE, LostTails
 from dedupe_router.owned import (
     AGAIN_SECONDS,
     Owned,
+    ask,
     begin,
     behind,
     hold_by,
+    is_assigned,
     keep,
     new_starts,
     offsets_after,
@@ -43,9 +46,6 @@ from dedupe_router.start import Starts, place_of
 
 # Of a topic that does not exist, or no longer: the watch names it.
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
-_OUT_OF_RANGE: Final = frozenset(
-    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 (public names)
-)
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class InputReader:
     starts: Starts
     clock: Clock
     on_rebalance: Callable[[], None]
+    tails: LostTails = field(default_factory=LostTails)
     progress: FetchProgress = field(default_factory=FetchProgress)
     pending: list[Message] = field(default_factory=list)
     """Records that are read and not committed, in order."""
@@ -67,6 +68,7 @@ class InputReader:
     _idle: bool = False
     _paused: bool = False
 
+    @calling("subscribing to the input")
     def subscribe(self, topics: Sequence[str]) -> None:
         """Read these topics from now on, or as many partitions as the group gives."""
         if not topics:
@@ -101,15 +103,9 @@ class InputReader:
         """Serve the group; add up to `most` records to `pending`. Raises StreamError."""
         if not self._paused:
             try_again(self.consumer, self._owned, self.clock.monotonic())
-        try:
-            self._find_again()
-        except KafkaException as error:
-            raise kafka_error(error, "taking a partition of the input again") from error
+        self._find_again()
         room, idle = most - len(self.pending), self._idle and not self.pending
-        try:
-            messages, seconds = receive(self.consumer, room, idle=idle)
-        except KafkaException as error:
-            raise kafka_error(error, "reading the input") from error
+        messages, seconds = receive(self.consumer, room, idle=idle)
         self.progress.waited(seconds)
         if self._failure is not None:
             raise self._failure
@@ -146,29 +142,31 @@ class InputReader:
         assert error is not None  # noqa: S101 (the caller chose by it)
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
             if at is not None and not at.is_held:
-                at.held_by = None
+                at.held_by, at.asks = None, False
                 # After the last record there may be transaction markers, which have offsets too.
                 at.next_offset = max(at.next_offset, message.offset() or 0)
-        elif error.code() in _OUT_OF_RANGE:
-            self.lose(place, OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}"))
+        elif error.code() in OUT_OF_RANGE and at is not None:
+            self.lose(place, *self.tails.named(place, at, error))
         elif error.code() not in _ABSENT and not error.retriable():
             named = kafka_error(error, f"reading {place[0]}/{place[1]}")
             if not place[0]:
                 raise named
             self.lose(place, named)
 
-    def lose(self, place: Place, error: StreamError) -> None:
-        """Forget the position of a partition: it is found from what is committed.
+    def lose(self, place: Place, error: StreamError, parting: LastRead | None = None) -> None:
+        """Forget the position of a partition: it is found from what is committed, or at `parting`.
 
-        At once, unless that did not help before. Of a topic that is not owned, nothing is to do: the watch names it.
+        At once, unless that did not help before. Of a topic that is not owned there is nothing to do.
         """
         at = self._owned.get(place)
         if at is None or at.is_held:
             return  # also of a place that the client library has lost
-        again_at = self.clock.monotonic() + (0 if at.held_by is None else AGAIN_SECONDS)
+        again_at = self.clock.monotonic()
+        again_at += 0 if at.held_by is None or parting else AGAIN_SECONDS
         self.pending = [record for record in self.pending if place_of(record) != place]
-        self._owned[place] = without_start(error, at, again_at)
-        self.consumer.incremental_unassign([TopicPartition(*place)])
+        self._owned[place] = without_start(error, at, again_at, parting)
+        with calling(f"giving up {place[0]}/{place[1]}"):
+            self.consumer.incremental_unassign([TopicPartition(*place)])
 
     def _find_again(self) -> None:
         now = self.clock.monotonic()
@@ -189,9 +187,10 @@ class InputReader:
         del self.pending[:records]
         for each in offsets:
             if (at := self._owned.get((each.topic, each.partition))) is not None:
-                at.committed = each.offset
+                at.committed, at.committed_read = each.offset, routed_up_to(each)
                 at.epoch = decode_routed(each.metadata).epoch
 
+    @calling("asking for the membership")
     def membership(self) -> bytes | None:
         """Return the group's metadata for a commit; None if this is no member now.
 
@@ -201,8 +200,9 @@ class InputReader:
         metadata: bytes = self.consumer.consumer_group_metadata()
         return metadata if before and before == self.consumer.memberid() else None
 
+    @calling("committing offsets of the input", named_error)
     def commit(self, offsets: list[TopicPartition]) -> None:
-        """Commit without a transaction. Raises KafkaException."""
+        """Commit without a transaction. Raises StreamError."""
         for each in self.consumer.commit(offsets=offsets, asynchronous=False) or ():
             if each.error is not None:
                 raise KafkaException(each.error)
@@ -211,6 +211,7 @@ class InputReader:
         if (at := self._owned.get(place)) is not None:
             hold_by(self.consumer, place, at, error, self.clock.monotonic())
 
+    @calling("pausing the input")
     def hold(self, place: Place) -> list[Message]:
         """Let a partition wait: return its records, and read none until `release`."""
         held = [record for record in self.pending if place_of(record) == place]
@@ -220,6 +221,7 @@ class InputReader:
             self.consumer.pause([TopicPartition(*place)])
         return held
 
+    @calling("resuming the input")
     def release(self, place: Place, held: Sequence[Message]) -> None:
         """End the wait of a partition; its records come first, if it is still owned."""
         at = self._owned.get(place)
@@ -230,6 +232,7 @@ class InputReader:
         if not (self._paused or at.is_held):
             self.consumer.resume([TopicPartition(*place)])
 
+    @calling("pausing the input")
     def pause(self, *, paused: bool) -> None:
         """Stop reading all partitions, or start again."""
         if paused == self._paused:
@@ -246,9 +249,8 @@ class InputReader:
             self._begin(partitions)
         except StreamError as error:  # not through the library: it is raised by `read`
             self._failure = error
-        except KafkaException as error:
-            self._failure = kafka_error(error, "taking partitions of the input")
 
+    @calling("taking partitions of the input")
     def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         found = self.starts.of(partitions) if partitions else []
         assigned = begin(self._owned, found, self.clock.monotonic())
@@ -257,20 +259,19 @@ class InputReader:
         self.consumer.incremental_assign(assigned)
         # A partition that comes back may be paused as it was when it was given away.
         (self.consumer.pause if self._paused else self.consumer.resume)(assigned)
+        for place, why in ask(self._owned, assigned, self.consumer):
+            self.lose(place, why)
 
+    @calling("giving up partitions of the input")
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True
         self.rebalances += 1
         self.on_rebalance()
         # Also of none: without a call the library unassigns all of them itself, which fails for what it does not read.
         consumer.incremental_unassign(
-            [each for each in partitions if self._is_assigned((each.topic, each.partition))]
+            [each for each in partitions if is_assigned(self._owned, each)]
         )
         self._forget(partitions)
-
-    def _is_assigned(self, place: Place) -> bool:
-        at = self._owned.get(place)
-        return at is not None and at.is_assigned
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}
@@ -291,6 +292,7 @@ class InputReader:
         """Return the partitions of each topic, with their lag."""
         return show_inputs(self._owned, self.consumer)
 
+    @calling("leaving the group")
     def close(self) -> None:
         """Leave the group."""
         self.consumer.close()

@@ -28,6 +28,7 @@ from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
 from dedupe_router.held import HeldInputs
 from dedupe_router.loop import Loop
+from dedupe_router.lost_tail import LostTails
 from dedupe_router.output import (
     TRANSACTION_SECONDS,
     NonTransactionalOutput,
@@ -99,7 +100,8 @@ class Session:
             progress = FetchProgress()
             consumer = self._consumer(progress)
             starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption.begun)
-            reader = InputReader(consumer, starts, self._clock, self._on_rebalance, progress)
+            tails = LostTails(spec.input.accept_truncated or (), self._state.warn)
+            reader = InputReader(consumer, starts, self._clock, self._on_rebalance, tails, progress)
             cleanup.callback(reader.close)
             output = self._output(cluster, reader)
             output.fence(self._stop)

@@ -5,7 +5,7 @@ can't know what was routed does not begin.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -13,17 +13,19 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from dedupe_crds.clock import Clock
 from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH
-from dedupe_growth.routed_offsets import decode_routed
+from dedupe_growth.routed_offsets import decode_routed, routed_up_to
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.group_offsets import read_group_offsets
-from dedupe_kafka.offsets import Place, TopicOffsets
+from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place, TopicOffsets
 from dedupe_router.errors import RouterOffsetsLost
 
 # Longer than a router's transaction may last: an offset in an open one is waited for.
 _COMMITTED_SECONDS: Final = 25.0
+# A longer stretch of markers and aborted records is not read again to prove the last record before it.
+_MOST_OFFSETS_AGAIN: Final = 10_000
 
 Begun = Callable[[str, int], RouterStart | None]
 """Takes topic and partition; returns where its worker has handed it over to routers."""
@@ -41,8 +43,9 @@ def place_of(record: Message) -> Place:
 class Start:
     """The offset to read from, the committed one or -1, and the topic's id.
 
-    `epoch` is the one by which what is committed was routed, -1 if nothing is. With `held_by` there is no start: this
-    partition can't be read now.
+    `epoch` is the one by which what is committed was routed, -1 if nothing is. `last_read` is the last record before
+    the committed offset; `offset` is not after it, because markers that follow it may be lost, with records in their
+    place. With `held_by` there is no start: this partition can't be read now.
     """
 
     place: Place
@@ -51,6 +54,16 @@ class Start:
     topic_id: str
     epoch: int
     held_by: StreamError | None = None
+    last_read: LastRead = NOTHING_READ
+    low: int = 0
+
+    def after_loss(self, parting: LastRead) -> "Start":
+        """Return the start where the logs part, after a loss that is accepted.
+
+        It is committed before a record is routed, as a first start is.
+        """
+        offset = max(self.low, parting.end)
+        return replace(self, offset=offset, committed=-1, last_read=parting)
 
 
 class Starts(Protocol):
@@ -136,8 +149,11 @@ class StartFinder:
         low, end = lows.get(at.partition, 0), ends.get(at.partition, 0)
         where = f"{at.topic}/{at.partition}"
         offset, committed = at.offset, max(at.offset, -1)
-        routed_id, epoch = decode_routed(at.metadata) if committed >= 0 else ("", NO_EPOCH)
-        if committed < 0:
+        routed_id, epoch, read = "", NO_EPOCH, NOTHING_READ
+        if committed >= 0:
+            routed_id, epoch, _ = decode_routed(at.metadata)
+            read = _near(offset, routed_up_to(at))
+        else:
             if (begun := self._begun(*place)) is None:
                 return Start(place, low, committed, topic_id, NO_EPOCH)
             offset, routed_id = begun.offset, begun.topic_id
@@ -153,10 +169,17 @@ class StartFinder:
                 f"{where}: {low - offset} offsets were deleted before they were read; routing continues with what "
                 "is left. Raise the topic's retention, or add routers",
             )
-            return Start(place, low, committed, topic_id, epoch)
+            return Start(place, low, committed, topic_id, epoch, last_read=read)
+        if read.is_known:  # the leader is asked for the rest
+            again = max(low, min(offset, read.end))
+            return Start(place, again, committed, topic_id, epoch, last_read=read, low=low)
         if offset > end:
             raise InputTruncated(
                 f"{where} ends at {end}, and was read up to {offset}: the brokers have lost records. Wait for "
                 "them, or set the group's offset to where routing shall continue"
             )
         return Start(place, offset, committed, topic_id, epoch)
+
+
+def _near(offset: int, read: LastRead) -> LastRead:
+    return read if offset - read.end <= _MOST_OFFSETS_AGAIN else NOTHING_READ

@@ -16,7 +16,7 @@ from tests.simulation.schedule.settings import (
     Settings,
     input_topic,
 )
-from tests.support.checker.checker import Repeats, Verdict
+from tests.support.checker.checker import Defect, Repeats, Verdict
 from tests.support.checker.id_sources import IdOf, content_id, header_id, key_id
 from tests.support.checker.key_order import judge_key_order
 from tests.support.checker.outside import TopicRole, WindowBounds
@@ -60,16 +60,21 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
     left = {**raw, input_topic(0): start.left_to_routers(raw[input_topic(0)])}
     # Beside what routers write, the marks between two epochs.
     routed = [each for each in recorder.records(REPARTITION) if MARK not in dict(each.headers)]
+    losses = _Losses.of(recorder, raw, routed)
     again = _never if settings.exactly_once else _Again.of(recorder).may_come
-    routing = judge_routing(left if settings.direct else raw, routed, may_come_again=again)
+    routing = judge_routing(
+        left if settings.direct else raw, losses.routed_rest, may_come_again=again
+    )
+    routing.duplicated += losses.duplicated
     id_of = _id_of(settings)
     passing = judge_stream(_history_behind_routers(recorder, settings, start), id_of)
     # Where all records pass, each counts as one without an id.
     counted: IdOf = _nameless if settings.observes else id_of
     written = [(each.time_ms, each.record) for each in recorder.written(OUTPUT)]
     written.sort(key=lambda each: each[0])  # of several copies the one that passed first
+    counting = losses.all_that_counts
     output = judge_repartitioned(
-        raw,
+        counting,
         [record for _, record in written],
         counted,
         ordered_by=lambda _: None,  # whatever of an input partition goes to one output partition
@@ -79,7 +84,7 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
         # A record without an id that passes again has no first copy left to be compared with.
         output.foreign[:] = [each for each in output.foreign if each.id is not None]
     elif settings.by_key:
-        output.reordered += judge_key_order(raw, written, counted)
+        output.reordered += judge_key_order(counting, written, counted)
     lines = [*(f"routing {line}" for line in _lines(routing)), *_lines(passing), *_lines(output)]
     return lines, passing.repeats
 
@@ -164,6 +169,70 @@ def _without_origins(records: Iterable[Written]) -> list[Written]:
             record = replace(each.record, headers=each.record.headers[:-1])
             found.append(replace(each, record=record, origin=f"{topic}:{partition}:{offset}"))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """What inputs have lost, and what of it routers had read before.
+
+    Another record has the same origin afterwards, so what was routed is told apart by its content as well.
+    `all_that_counts` has the records that are there or were routed, numbered in the order in which they were written:
+    what was lost before it was routed is no promise.
+    """
+
+    routed_rest: Sequence[Record]
+    duplicated: Sequence[Defect]
+    all_that_counts: Mapping[str, Sequence[Record]]
+
+    @classmethod
+    def of(
+        cls,
+        recorder: Recorder,
+        raw: Mapping[str, Sequence[Record]],
+        routed: Sequence[Record],
+    ) -> Self:
+        """Find what was lost among what was routed."""
+        lost = {topic: recorder.lost(topic) for topic in raw}
+        if not any(lost.values()):
+            return cls(routed, (), raw)
+        there = {_identity(topic, each) for topic, found in raw.items() for each in found}
+        gone = {
+            _identity(topic, each.record) for topic, found in lost.items() for each in found
+        } - there
+        rest: list[Record] = []
+        duplicated: list[Defect] = []
+        seen: set[tuple[object, ...]] = set()
+        for each in routed:
+            topic, partition, offset = origin_of(each)
+            headers = each.headers[:-1]
+            read = replace(each, partition=partition, offset=offset, headers=headers)
+            identity = _identity(topic, read)
+            if identity not in gone:
+                rest.append(each)
+            elif identity in seen:
+                duplicated.append(Defect(each.partition, offset, each.offset, None, f"of {topic}"))
+            seen.add(identity)
+        counted = {
+            topic: _renumbered(
+                [
+                    *recorder.written(topic),
+                    *(each for each in found if _identity(topic, each.record) in seen),
+                ]
+            )
+            for topic, found in lost.items()
+        }
+        return cls(rest, duplicated, counted)
+
+
+def _identity(topic: str, record: Record) -> tuple[object, ...]:
+    place = topic, record.partition, record.offset
+    return *place, record.key, record.value, record.headers, record.timestamp_ms
+
+
+def _renumbered(found: Iterable[Written]) -> list[Record]:
+    """Return the records in the order in which they were written, with numbers for offsets."""
+    found = sorted(found, key=lambda each: (each.time_ms, each.record.offset))
+    return [replace(each.record, offset=number) for number, each in enumerate(found)]
 
 
 @dataclass(frozen=True, slots=True)

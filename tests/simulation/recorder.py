@@ -48,6 +48,8 @@ class _SeenLog:
     end: int = 0
     waiting: list[tuple[Batch, str]] = field(default_factory=list)
     records: list[Written] = field(default_factory=list)
+    lost: list[Written] = field(default_factory=list)
+    """What was there, and is no more."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,13 @@ class Recorder:
         self._now[name] = seen
         for log in topic.logs:
             seen.logs.append(_SeenLog(log))
+
+    def truncated(self, name: str, partition: int, end: int) -> None:
+        """Note what an input is about to lose from an offset on. It has no open transactions."""
+        seen = self._now[name].logs[partition]
+        kept = [each for each in seen.records if each.record.offset < end]
+        seen.lost += seen.records[len(kept) :]
+        seen.records, seen.end = kept, end
 
     def look(self, writer: str) -> None:
         """See what is new in the topics; `writer` has made the call that has just ended."""
@@ -197,6 +206,11 @@ class Recorder:
     def records(self, name: str) -> list[Record]:
         """Return all records that a topic ever had, in order within a partition."""
         return [each.record for each in self.written(name)]
+
+    def lost(self, name: str) -> list[Written]:
+        """Return the records that a topic has lost."""
+        topics = [each for each in self._topics if each.name == name]
+        return [each for topic in topics for log in topic.logs for each in log.lost]
 
     def written(self, name: str) -> list[Written]:
         """Return them with the times at which they became visible."""

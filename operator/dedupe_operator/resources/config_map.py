@@ -204,8 +204,9 @@ def _config_hash(known: _Known) -> str:
     read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
     read |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in spec}
     if stream.spec.repartition is not None:
-        # What routers alone read restarts no worker.
-        read["input"] = None
+        # What routers alone read restarts no worker. A loss may be of the repartition topic, or of the input that a
+        # worker hands over.
+        read["input"] = spec["input"].get("acceptTruncated")
         read["repartition"] = {"topic": stream.spec.worker_input}
     return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
 

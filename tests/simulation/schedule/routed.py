@@ -32,6 +32,7 @@ from tests.simulation.schedule.routers import (
     FreezeAt,
     Grow,
     KillAt,
+    LoseTail,
     SecondAt,
     SendTo,
     StopAt,
@@ -165,6 +166,7 @@ _GROWS_SHARE: Final = 0.75
 _AGAIN_SHARE: Final = 0.35
 _REPEATS_SHARE: Final = 0.6
 _EARLY_SHARE: Final = 0.25
+_LOSES_SHARE: Final = 0.1
 
 
 def routed_schedule_of(seed: int) -> Schedule:
@@ -191,7 +193,34 @@ def routed_schedule_of(seed: int) -> Schedule:
     steps += [source.step() for _ in range(random.randint(1, 3))]
     if random.random() < _REPEATS_SHARE:
         steps += source.repeats()
-    return Schedule(seed, settings, tuple(steps))
+    return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
+
+
+def _with_losses(
+    seed: int, settings: Settings, steps: Sequence[Step], source: "_Source"
+) -> tuple[Step, ...]:
+    """Let an input lose its tail in some schedules, and mostly get other records in its place.
+
+    It has random numbers of its own, so all other schedules are as without it. Without transactions it is not judged
+    which records pass again.
+    """
+    random = Random(f"{seed} losses")
+    if random.random() >= _LOSES_SHARE or not settings.exactly_once:
+        return tuple(steps)
+    found = list(steps)
+    for _ in range(random.choice([1, 1, 2])):
+        at = random.randint(1, len(found))
+        topic = random.randrange(len(settings.inputs))
+        partition = random.randrange(settings.inputs[topic])
+        share = random.choice([0.1, 0.3, 0.5, 0.9])
+        lose = LoseTail(topic, partition, share)
+        new = [Step(moment_of(random, lose), random.randrange(settings.routers), lose)]
+        if random.random() < _LOSES_SHARE * 2:
+            new.append(Step(When(0, seconds=random.choice(_PAUSES)), 0, KillAt("r")))
+        if random.random() < 1 - _LOSES_SHARE:
+            new.append(source.to(random, topic, partition))
+        found[at:at] = new
+    return tuple(found)
 
 
 def _settings(random: Random) -> Settings:
@@ -306,6 +335,12 @@ class _Source:
         items = tuple(self._item() for _ in range(self._random.choice([5, 10, 30, 60])))
         when = When(self._random.randint(0, 20), seconds=self._random.choice(_PAUSES))
         return self._send(when, items)
+
+    def to(self, random: Random, topic: int, partition: int) -> Step:
+        """Return a step that sends as many records to a partition as a step may have sent to it."""
+        items = tuple(self._item() for _ in range(random.choice([5, 30, 60, 60])))
+        when = When(random.randint(0, 20), seconds=random.choice(_PAUSES))
+        return Step(when, random.randrange(self._settings.routers), SendTo(topic, partition, items))
 
     def repeats(self) -> list[Step]:
         """Return steps that send every id again, when a growth has mostly ended: nothing of it may pass."""

@@ -142,6 +142,21 @@ class AddInputPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class LoseTail:
+    """Lose the newest `share` of an input partition's records, as brokers do that lose their power."""
+
+    topic: int
+    partition: int
+    share: float
+    process = "r"
+    fault = "input truncated"
+
+    def perform(self, world: World, partition: int) -> None:  # noqa: ARG002 (it is about no router)
+        """Lose them."""
+        _routed(world).lose_tail(input_topic(self.topic), self.partition, self.share)
+
+
+@dataclass(frozen=True, slots=True)
 class Grow:
     """Ask for more partitions of the stream."""
 

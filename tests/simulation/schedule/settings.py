@@ -132,9 +132,18 @@ def input_topic(number: int) -> str:
     return f"{INPUT}-{number}"
 
 
+AcceptedLoss = tuple[str, int, int, int]
+"""An entry of spec.input.acceptTruncated: topic, partition, offset and epoch."""
+
+
 @lru_cache(maxsize=256)
-def stream_of(settings: Settings, *, direct: bool = False) -> DedupeStream:
-    """Return the manifest of a stream with these settings; with `direct` the one before it got routers."""
+def stream_of(
+    settings: Settings, *, direct: bool = False, accepted: tuple[AcceptedLoss, ...] = ()
+) -> DedupeStream:
+    """Return the manifest of a stream with these settings; with `direct` the one before it got routers.
+
+    `accepted` are the losses of input that a person has accepted.
+    """
     spec: dict[str, Any] = {
         "kafka": {
             "bootstrapServers": SERVERS,
@@ -170,6 +179,10 @@ def stream_of(settings: Settings, *, direct: bool = False) -> DedupeStream:
         spec["input"] = {"topics": settings.input_topics}
         by = "Key" if settings.by_key else "Id"
         spec["repartition"] = {"by": by, "partitions": settings.partitions}
+    if accepted:
+        names = "topic", "partition", "offset", "epoch"
+        losses = [dict(zip(names, each, strict=True)) for each in accepted]
+        spec["input"]["acceptTruncated"] = losses
     if settings.observes:
         spec["mode"] = "Observe"
     if settings.duplicates:

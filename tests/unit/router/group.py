@@ -4,15 +4,16 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_growth.entries import Entry, Switch
 from dedupe_growth.epochs import NO_EPOCH, Epochs, epochs_of
 from dedupe_kafka.errors import StreamError
-from dedupe_kafka.offsets import Place
+from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place
 from dedupe_router.adoption import Adoption
+from dedupe_router.lost_tail import LostTails
 from dedupe_router.reader import InputReader
 from dedupe_router.start import Start
 from tests.unit.worker.still_clock import StillClock
@@ -28,6 +29,7 @@ def record(
     key: bytes | None = None,
     value: bytes | None = b"v",
     headers: list[tuple[str, bytes]] | None = None,
+    leader_epoch: int = -1,
 ) -> Message:
     return Message(
         topic=topic,
@@ -37,6 +39,7 @@ def record(
         value=value,
         headers=headers,  # type: ignore[arg-type] # a list, as a consumer's records have it
         timestamp=(1, 5),
+        leader_epoch=leader_epoch,
     )
 
 
@@ -60,6 +63,8 @@ class FakeGroup:
         self.assigned: dict[Place, int] = {}
         self.paused: set[Place] = set()
         self.sought: dict[Place, int] = {}
+        self.sought_epochs: dict[Place, int | None] = {}
+        self.seek_fails: KafkaException | None = None
         self.ends: dict[Place, int] = {}
         self.closed = False
 
@@ -86,7 +91,10 @@ class FakeGroup:
             del self.assigned[place]
 
     def seek(self, where: TopicPartition) -> None:
+        if self.seek_fails:
+            raise self.seek_fails
         self.sought[where.topic, where.partition] = where.offset
+        self.sought_epochs[where.topic, where.partition] = where.leader_epoch
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         self.paused |= set(places(partitions))
@@ -130,6 +138,7 @@ class FakeStarts:
         self.epochs: dict[Place, int] = {}
         self.fails: Exception | None = None
         self.held_by: dict[Place, StreamError] = {}
+        self.last_read: dict[Place, LastRead] = {}
 
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
         if self.fails:
@@ -137,11 +146,14 @@ class FakeStarts:
         return [
             Start(
                 place,
-                self.offsets.get(place, 0),
+                self.last_read[place].end
+                if place in self.last_read
+                else self.offsets.get(place, 0),
                 self.offsets.get(place, -1),
                 "id-1",
                 self.epochs.get(place, 0 if place in self.offsets else NO_EPOCH),
                 self.held_by.get(place),
+                self.last_read.get(place, NOTHING_READ),
             )
             for place in places(partitions)
         ]
@@ -170,7 +182,9 @@ def adoption_of(spec: Flow, log: FakeLog | None = None, partitions: int = 4) -> 
     return adoption
 
 
-def reader_of(group: FakeGroup, starts: FakeStarts | None = None) -> InputReader:
+def reader_of(
+    group: FakeGroup, starts: FakeStarts | None = None, tails: LostTails | None = None
+) -> InputReader:
     """A reader that has subscribed."""
     rebalances: list[int] = []
     reader = InputReader(
@@ -178,6 +192,7 @@ def reader_of(group: FakeGroup, starts: FakeStarts | None = None) -> InputReader
         starts or FakeStarts(),
         StillClock(),
         on_rebalance=lambda: rebalances.append(1),
+        tails=tails or LostTails(),
     )
     reader.subscribe(["raw"])
     return reader

@@ -81,6 +81,14 @@ def test_what_only_routers_read_restarts_no_worker(changes: dict[str, Any]) -> N
     assert config_map.config_hash(stream(STAGE)) != config_map.config_hash(stream())
 
 
+def test_an_accepted_loss_reaches_routers_and_the_workers_behind_them() -> None:
+    """Also the workers: it may be of the repartition topic, or of the input that they hand over."""
+    loss = {"topic": "clean-repartition", "partition": 0, "offset": 60, "epoch": 2}
+    accepting = stream(STAGE | {"spec.input.acceptTruncated": [loss]})
+    assert config_map.config_hash(accepting) != config_map.config_hash(stream(STAGE))
+    assert config_map.routers_hash(accepting) != config_map.routers_hash(stream(STAGE))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -49,7 +49,7 @@ class TransactionalOutput(PartitionOutput):
         while True:
             try:
                 # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
-                with self._calling("taking over"):
+                with self._calling("taking over the partition"):
                     self._producer.init_transactions(_INIT_SLICE_SECONDS)
             except BrokerUnavailable as error:
                 if deadline.pause(0):

@@ -161,10 +161,11 @@ def read_up_to(message: Message) -> LastRead:
 
 
 def new_starts(owned: Mapping[Place, Owned], epoch: int) -> list[TopicPartition]:
-    """Return the starts of the partitions that have no committed offset, or not the one that counts.
+    """Return the starts of the partitions that have no committed offset.
 
-    They are committed before a record is routed. Else a router that is killed in its first transaction leaves
-    records, though aborted ones, and no offset: as if the offsets were lost.
+    After an accepted loss what is committed does not count. Starts are committed before a record is routed. Else a
+    router that is killed in its first transaction leaves records, though aborted ones, and no offset: as if the offsets
+    were lost.
     """
     return [
         routed_offset(place, at.start, at.topic_id, epoch, at.committed_read)

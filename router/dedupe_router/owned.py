@@ -65,10 +65,10 @@ class Owned:
         again = self.last_read.is_known and self.last_read == self.committed_read
         return max(self.next_offset, self.committed) if again else self.next_offset
 
-    def place_to_seek(self, place: Place) -> TopicPartition:
-        """Return where to read on, with the epoch of the last record.
+    def go_back(self, place: Place) -> TopicPartition:
+        """Go back to the end of the last record; return that place with its epoch.
 
-        It is after that record: markers between it and the next offset may be lost, with records in their place.
+        Markers between it and the next offset may be lost, with records in their place.
         """
         if not self.last_read.is_known:
             return TopicPartition(*place, self.next_offset)
@@ -129,7 +129,7 @@ def ask(
         if not at.last_read.is_known:
             continue
         try:
-            consumer.seek(at.place_to_seek(place))
+            consumer.seek(at.go_back(place))
             at.asks = True
         except KafkaException as error:
             yield place, kafka_error(error, f"asking for the last record of {place[0]}/{place[1]}")
@@ -215,7 +215,7 @@ def try_again(consumer: Consumer, owned: Mapping[Place, Owned], now: float) -> N
             continue
         try:
             # The client library is behind the record, or has lost its place.
-            consumer.seek(at.place_to_seek(place))
+            consumer.seek(at.go_back(place))
         except KafkaException as error:
             at.again_at = now + AGAIN_SECONDS
             log.warning("partition stays held", error=str(kafka_error(error, "seeking")))

@@ -36,7 +36,9 @@ _Topics = Annotated[list[TopicName], Field(min_length=1, max_length=100), _EACH_
 class AcceptedTruncation(Model):
     """A loss of records of an input partition, as its error names it."""
 
-    topic: TopicName = Field(description="The topic, as the error names it: an input, or with spec.repartition the repartition topic.")
+    topic: TopicName = Field(
+        description="The topic, as the error names it: an input, or with spec.repartition the repartition topic."
+    )
     partition: Annotated[StrictInt, Field(ge=0)] = Field(description="The partition.")
     offset: Annotated[StrictInt, Field(ge=0)] = Field(
         description="The first offset that was lost, from which on the partition is read again."

@@ -71,7 +71,12 @@ def a_member_that_seeks_finds_where_the_logs_part(
     member = world.consumer(**SUBSCRIBED)
     member.subscribe([topic], on_assign=lambda consumer, _: assign(consumer, 2, _epoch(records[1])))
     found: list[Message] = []
-    world.wait_for(lambda: bool(found.extend(member.consume(1, 1)) or found))
+
+    def is_answered() -> bool:
+        found.extend(member.consume(1, 1))
+        return bool(found)
+
+    world.wait_for(is_answered)
     error = found[0].error()
     answers: list[Answer] = [error and parting_of(error) == (1, _epoch(records[0]))]
     member.incremental_unassign([TopicPartition(topic, 0)])

@@ -18,7 +18,7 @@ _READ: Final = "~"
 
 
 class RoutedOffset(NamedTuple):
-    """The topic's id, "" if it is not known, the epoch, and the end of the last record.
+    """The topic's id, "" if it is not known, the epoch, and the last record's end.
 
     That end is None where it is the offset itself.
     """
@@ -57,7 +57,7 @@ def decode_routed(metadata: str | None) -> RoutedOffset:
 def routed_offset(
     place: Place, offset: int, topic_id: str, epoch: int, read: LastRead
 ) -> TopicPartition:
-    """Return the input offset to commit, with the leader epoch of the last record before it.
+    """Return the input offset to commit, with the last record before it.
 
     >>> at = routed_offset(("in", 0), 60, "In1", 2, LastRead(57, 4))
     >>> at.metadata, at.leader_epoch, routed_up_to(at)

@@ -1,4 +1,4 @@
-"""Tell an input partition that has lost records, and continue it if a person says so.
+"""Tell an input partition that has lost records, and continue it once accepted.
 
 A committed offset carries the leader epoch of the last record before it (docs/decisions/0055). Where a router begins,
 the client library asks the leader whether that record is still in the log. Invariant: only the answer to a start is a

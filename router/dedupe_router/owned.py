@@ -65,10 +65,10 @@ class Owned:
         again = self.last_read.is_known and self.last_read == self.committed_read
         return max(self.next_offset, self.committed) if again else self.next_offset
 
-    def place_to_seek(self, place: Place) -> TopicPartition:
-        """Return where to read on, with the epoch of the last record.
+    def go_back(self, place: Place) -> TopicPartition:
+        """Go back to the end of the last record; return that place with its epoch.
 
-        It is after that record: markers between it and the next offset may be lost, with records in their place.
+        Markers between it and the next offset may be lost, with records in their place.
         """
         if not self.last_read.is_known:
             return TopicPartition(*place, self.next_offset)
@@ -130,7 +130,7 @@ def ask(
             continue
         try:
             with calling(f"asking for the last record of {place[0]}/{place[1]}"):
-                consumer.seek(at.place_to_seek(place))
+                consumer.seek(at.go_back(place))
             at.asks = True
         except StreamError as error:
             yield place, error
@@ -162,10 +162,11 @@ def read_up_to(message: Message) -> LastRead:
 
 
 def new_starts(owned: Mapping[Place, Owned], epoch: int) -> list[TopicPartition]:
-    """Return the starts of the partitions that have no committed offset, or not the one that counts.
+    """Return the starts of the partitions that have no committed offset.
 
-    They are committed before a record is routed. Else a router that is killed in its first transaction leaves
-    records, though aborted ones, and no offset: as if the offsets were lost.
+    After an accepted loss what is committed does not count. Starts are committed before a record is routed. Else a
+    router that is killed in its first transaction leaves records, though aborted ones, and no offset: as if the offsets
+    were lost.
     """
     return [
         routed_offset(place, at.start, at.topic_id, epoch, at.committed_read)
@@ -218,7 +219,7 @@ def try_again(consumer: Consumer, owned: Mapping[Place, Owned], now: float) -> N
         try:
             # The client library is behind the record, or has lost its place.
             with calling("seeking"):
-                consumer.seek(at.place_to_seek(place))
+                consumer.seek(at.go_back(place))
         except StreamError as error:
             at.again_at = now + AGAIN_SECONDS
             log.warning("partition stays held", error=str(error))

@@ -154,9 +154,10 @@ class InputReader:
             self.lose(place, named)
 
     def lose(self, place: Place, error: StreamError, parting: LastRead | None = None) -> None:
-        """Forget the position of a partition: it is found from what is committed, or at `parting`.
+        """Forget the position of a partition: it is found again.
 
-        At once, unless that did not help before. Of a topic that is not owned there is nothing to do.
+        From what is committed, or at `parting`. At once, unless that did not help before. Of a topic that is not owned
+        there is nothing to do.
         """
         at = self._owned.get(place)
         if at is None or at.is_held:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.simulation.conformance.world import Answer, World, outcome, read, send
 
 _END = "_PARTITION_EOF"
-_SUBSCRIBED: dict[str, Any] = {
+SUBSCRIBED: dict[str, Any] = {
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 6000,
     "heartbeat.interval.ms": 500,
@@ -24,7 +24,7 @@ class _Subscribed:
     """
 
     def __init__(self, world: World, topic: str) -> None:
-        self.consumer = world.consumer(**_SUBSCRIBED)
+        self.consumer = world.consumer(**SUBSCRIBED)
         self.events: list[tuple[str, int]] = []
         self.has: set[int] = set()
         self.left = False

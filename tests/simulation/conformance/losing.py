@@ -3,6 +3,7 @@
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from dedupe_kafka.fetch_errors import parting_of
+from tests.simulation.conformance.grouping import SUBSCRIBED
 from tests.simulation.conformance.world import Answer, World, read, seen, send
 
 _END = "_PARTITION_EOF"
@@ -48,6 +49,42 @@ def a_reader_notices_a_loss_under_it(world: World) -> tuple[list[Answer], list[A
         send(world.producer(), topic, b"a", b"b")
         answers.append(read(reader))
     return answers, [[(0, b"0"), (1, b"1"), (2, _END)], [(None, _LOST)]]
+
+
+def a_member_that_seeks_finds_where_the_logs_part(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """As routers do: within the callback of a rebalance, and again where the logs part."""
+    topic = world.create("cut")
+    send(world.producer(), topic, b"0")
+    with world.losing(topic) as lose:
+        send(world.producer(), topic, b"1")
+        records = _records(world.reader(topic), 2)
+        lose()
+    send(world.producer(), topic, b"a", b"b")
+
+    def assign(consumer: Consumer, offset: int, epoch: int | None) -> None:
+        consumer.incremental_assign([TopicPartition(topic, 0, offset)])
+        consumer.resume([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0, offset, leader_epoch=epoch))
+
+    member = world.consumer(**SUBSCRIBED)
+    member.subscribe([topic], on_assign=lambda consumer, _: assign(consumer, 2, _epoch(records[1])))
+    found: list[Message] = []
+
+    def is_answered() -> bool:
+        found.extend(member.consume(1, 1))
+        return bool(found)
+
+    world.wait_for(is_answered)
+    error = found[0].error()
+    answers: list[Answer] = [error and parting_of(error) == (1, _epoch(records[0]))]
+    member.incremental_unassign([TopicPartition(topic, 0)])
+    answers.append(member.poll(1))
+    assign(member, 1, _epoch(records[0]))
+    answers.append(read(member))
+    member.close()
+    return answers, [True, None, [(1, b"a"), (2, b"b"), (3, _END)]]
 
 
 def markers_of_a_later_epoch_part_from_the_last_record(

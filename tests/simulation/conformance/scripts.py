@@ -54,6 +54,7 @@ SCRIPTS: list[Script] = [
 LOSSES: list[Script] = [
     losing.a_seek_with_an_epoch_finds_where_the_logs_part,
     losing.a_reader_notices_a_loss_under_it,
+    losing.a_member_that_seeks_finds_where_the_logs_part,
     losing.markers_of_a_later_epoch_part_from_the_last_record,
 ]
 """Scripts that restart the broker."""

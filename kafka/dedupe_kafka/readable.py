@@ -33,7 +33,7 @@ def readable_offsets(
     """Return a topic's UUID and the offsets of these partitions, or of all.
 
     One that Kafka does not let this client read is in `failed`, with the reason, and is not waited for. A client that
-    `reads` nothing needs no right to. Raises BrokerUnavailable if no broker answers, and of all partitions also
+    `reads` nothing needs no ACL READ. Raises BrokerUnavailable if no broker answers, and of all partitions also
     NotAuthorized and TopicMissing.
     """
     try:

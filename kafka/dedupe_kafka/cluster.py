@@ -7,6 +7,7 @@ in time, and whatever Kafka answers is checked or reported, never assumed.
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
@@ -26,6 +27,7 @@ from dedupe_kafka.errors import (
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import input_topics
 from dedupe_kafka.offsets import PartitionState, Place, TopicOffsets
+from dedupe_kafka.readable import all_offsets, readable_ends, readable_offsets
 from dedupe_kafka.repartition_topic import ensure_repartitioned
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints, code_of
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
@@ -71,8 +73,8 @@ class Cluster:
             complaints=complaints,
             deadline=self._deadline,
         )
-        self.offsets_of = self._requests.readable_offsets
-        self.readable_ends = self._requests.readable_ends
+        self.offsets_of = partial(readable_offsets, self._requests)
+        self.readable_ends = partial(readable_ends, self._requests)
 
     def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
         """Create the output and side topics that are missing, and check the existing ones.
@@ -201,13 +203,8 @@ class Cluster:
     def offsets(
         self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> TopicOffsets:
-        """Return a topic's UUID and offsets. Raises TopicMissing if it is absent."""
-        found = self._requests.describe(name)
-        partitions = range(len(found.partitions))
-        lows, ends = (
-            self._requests.offsets(name, partitions, spec, isolation) for spec in (EARLIEST, LATEST)
-        )
-        return TopicOffsets(topic=name, id=str(found.topic_id), lows=lows, ends=ends)
+        """Return a topic's UUID and offsets. Raises TopicMissing, and NoLeader."""
+        return all_offsets(self._requests, name, isolation)
 
     def high_watermarks(self, name: str) -> dict[int, int]:
         """Return the end of each partition, after open transactions. Raises TopicMissing."""
@@ -251,8 +248,8 @@ class Cluster:
         return {partition: max(0, offset) for (_, partition), offset in found.items()}
 
     def committed_now(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
-        """Return a group's committed offset of each place; wait for no open transaction."""
-        found = self._committed(group, places, "read_uncommitted")
+        """Return committed offsets but for refused ones; wait for no open transaction."""
+        found = self._committed(group, places, "read_uncommitted", partly=True)
         return {place: max(0, offset) for place, offset in found.items()}
 
     def _partitions_read(self, group: str, topic: Topic) -> int:
@@ -264,7 +261,12 @@ class Cluster:
         return max((place[1] + 1 for place, offset in found.items() if offset >= 0), default=0)
 
     def _committed(
-        self, group: str, places: Iterable[Place], isolation: str = "read_committed"
+        self,
+        group: str,
+        places: Iterable[Place],
+        isolation: str = "read_committed",
+        *,
+        partly: bool = False,
     ) -> dict[Place, int]:
         """Return a group's committed offset of each place, negative where it has none.
 
@@ -285,8 +287,9 @@ class Cluster:
                 timeout_seconds=self._timeout_seconds,
                 deadline=self._deadline(self._timeout_seconds),
                 where=where,
+                partly=partly,
             )
-        return {(at.topic, at.partition): at.offset for at in found}
+        return {(at.topic, at.partition): at.offset for at in found if at.error is None}
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         """Return the state of one partition of a stream's topics, which must exist."""

@@ -30,13 +30,12 @@ from dedupe_crds.deadline import Deadline
 from dedupe_kafka.client import calling, kafka_error
 from dedupe_kafka.errors import (
     BrokerUnavailable,
-    NoLeader,
     NotAuthorized,
     Stopped,
     StreamError,
     TopicMissing,
 )
-from dedupe_kafka.offsets import OffsetRange, Place, TopicOffsets
+from dedupe_kafka.offsets import OffsetRange
 
 EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
 LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
@@ -184,74 +183,6 @@ class AdminRequests:
                 found[at.partition] = int(answer.offset)
         return found
 
-    def readable_offsets(
-        self,
-        name: str,
-        partitions: Collection[int],
-        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> TopicOffsets:
-        """Return a topic's UUID and the offsets of these partitions.
-
-        One that Kafka does not let this client read is in `failed`, with the reason, and is not waited for. Raises
-        BrokerUnavailable if no broker answers.
-        """
-        try:
-            found = self.describe(name, include_authorized_operations=True)
-        except (NotAuthorized, TopicMissing) as error:
-            return TopicOffsets(
-                topic=name, id="", lows={}, ends={}, failed=dict.fromkeys(partitions, error)
-            )
-        failed: dict[int, StreamError] = {}
-        allowed = found.authorized_operations
-        for at in found.partitions:
-            if allowed and AclOperation.READ not in allowed:
-                failed[at.id] = NotAuthorized(
-                    f"{name}/{at.id}: Kafka does not allow this client to read the topic; check its ACLs"
-                )
-            elif not has_leader(at):
-                failed[at.id] = NoLeader(
-                    f"{name}/{at.id} has no leader: start the brokers that have its replicas"
-                )
-        asked = [at.id for at in found.partitions if at.id in partitions and at.id not in failed]
-        lows, ends = (
-            self.offsets(name, asked, spec, isolation, failed) if asked else {}
-            for spec in (EARLIEST, LATEST)
-        )
-        return TopicOffsets(topic=name, id=str(found.topic_id), lows=lows, ends=ends, failed=failed)
-
-    def readable_ends(self, places: Collection[Place]) -> dict[Place, int | None]:
-        """Return the last stable offset of partitions of any topics, by two requests.
-
-        None for one that has no leader or is refused; one of a topic that does not exist is left out. Raises
-        BrokerUnavailable if no broker answers.
-        """
-        topics = self.describe_all({topic for topic, _ in places})
-        led = {
-            (name, at.id)
-            for name, found in topics.items()
-            for at in found.partitions
-            if has_leader(at)
-        }
-        ends: dict[Place, int | None] = {each: None for each in places if each[0] in topics}
-        wanted = {TopicPartition(*each): LATEST for each in places if each in led}
-        if not wanted:
-            return ends
-        with calling("listing offsets"):
-            futures = self.admin.list_offsets(
-                wanted,
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=self.timeout_seconds,
-            )
-        for at, future in futures.items():
-            try:
-                answer = self.answer(future, f"listing offsets of {at.topic}/{at.partition}")
-            except StreamError as error:
-                if code_of(error) <= 0:
-                    raise
-            else:
-                ends[at.topic, at.partition] = int(answer.offset)
-        return ends
-
     def offset_range(self, topic: str, partition: int) -> OffsetRange:
         """Return the offsets of a partition that a `read_committed` consumer can read."""
         low, end = (
@@ -288,11 +219,6 @@ class AdminRequests:
         if self._complaints is None or not isinstance(error, BrokerUnavailable):
             return error
         return self._complaints.explain(error, action)
-
-
-def has_leader(partition: Any) -> bool:  # noqa: ANN401 (the library's description of it)
-    """Return whether a broker leads a partition, by its description."""
-    return partition.leader is not None and partition.leader.id >= 0
 
 
 def code_of(error: StreamError) -> int:

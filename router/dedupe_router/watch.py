@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dedupe_crds.clock import Clock
+from dedupe_crds.formatting import listed
 from dedupe_crds.quantity import format_size
 from dedupe_crds.status.router import RepartitionTopicStatus
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
@@ -58,10 +60,16 @@ class StreamWatch:
 
     @property
     def has_routed(self) -> bool:
-        """Return whether the repartition topic has or had records."""
+        """Return whether the repartition topic has or had records.
+
+        Raises the reason why it is not known: what is there may be in a partition that cannot be read now.
+        """
+        if self._unknown is not None and not self._has_routed:
+            raise self._unknown
         return self._has_routed
 
     _has_routed: bool = False
+    _unknown: StreamError | None = None
 
     def _check_inputs(self) -> None:
         spec = self.config.stream.spec
@@ -91,20 +99,24 @@ class StreamWatch:
 
     def _check_repartition(self) -> None:
         repartition, name = self.config.repartition, self.config.stream.spec.worker_input
-        found = self.cluster.offsets(name)
-        if len(found.ends) < self.adoption.partitions:
+        found = self.cluster.offsets_of(name, reads=False)
+        partitions = len(found.ends) + len(found.failed)
+        if partitions < self.adoption.partitions:
             raise RepartitionTopicReplaced(
-                f"{name} has {len(found.ends)} partitions, and the epoch log says {self.adoption.partitions}: it was "
+                f"{name} has {partitions} partitions, and the epoch log says {self.adoption.partitions}: it was "
                 "deleted and created again; add the missing partitions"
             )
+        why = [found.failed[number] for number in sorted(found.failed)]
+        self.state.warn("NoLeader", listed([str(each) for each in why]))
         self._has_routed = any(found.ends.values())
+        self._unknown = next(iter(why), None)
         held = sum(end - found.lows[partition] for partition, end in found.ends.items())
         tally = self.state.tally
         mean = tally.bytes / tally.routed + _RECORD_OVERHEAD_BYTES if tally.routed else 0.0
         held_bytes = int(held * mean)
         self.state.output = RepartitionTopicStatus(
             topic=name,
-            partitions=len(found.ends),
+            partitions=partitions,
             held_records=held,
             held_bytes=held_bytes if tally.routed else None,
         )

@@ -148,6 +148,11 @@ class RoutedWorld(World):
             raise Killed
         self._bury(process)
 
+    @property
+    def routers(self) -> list[RouterProcess]:
+        """Return the routers that run."""
+        return [each for each in self._processes if isinstance(each, RouterProcess)]
+
     # -- what steps do ---------------------------------------------------------------------------
 
     def is_calling(self, seat: str) -> bool:

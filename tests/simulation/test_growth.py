@@ -12,9 +12,15 @@ from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.faults import Crash, ReplaceVolume, Snapshot
 from tests.simulation.schedule.input import Item
 from tests.simulation.schedule.routers import FreezeAt, Grow, KillAt, SecondAt, SendTo
-from tests.simulation.schedule.settings import EPOCHS, REPARTITION, Settings, input_topic
+from tests.simulation.schedule.settings import (
+    EPOCHS,
+    REPARTITION,
+    ROUTER_GROUP,
+    Settings,
+    input_topic,
+)
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
-from tests.simulation.schedule.topics import StopFetching
+from tests.simulation.schedule.topics import LeaderAway, RefuseReading, StopFetching
 from tests.support.layers import later, spread
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -96,3 +102,41 @@ def test_a_second_growth_follows_the_first_one() -> None:
 def test_a_router_whose_client_stops_fetching_connects_again(topic: str) -> None:
     """Else the partition is not routed, or the growth waits for a router that never sees it."""
     judge(at(0.0, StopFetching(topic, process="r")), settings=replace(SETTINGS, routers=1))
+
+
+HELD, OTHER = input_topic(0), input_topic(1)
+
+
+@pytest.mark.parametrize("routers", [1, 2])
+@pytest.mark.parametrize(
+    "refusal",
+    [LeaderAway(HELD, 90.0), RefuseReading(HELD, 90.0)],
+    ids=["leaderless", "unauthorised"],
+)
+@pytest.mark.parametrize("begins", [0.0, 6.0], ids=["at the start", "while it is read"])
+def test_an_input_that_cannot_be_read_keeps_no_other_one_back(
+    tmp_path: Path, refusal: Action, begins: float, routers: int
+) -> None:
+    settings = replace(SETTINGS, routers=routers, grows_to=0)
+    steps = (
+        at(begins, refusal),
+        at(0.2, send(0, 0, 50)),
+        at(45.0, send(1, 50, 100)),
+        at(40.0, send(0, 0, 100)),
+    )
+    world = RoutedWorld(Schedule(1, settings, steps), tmp_path)
+    routed: dict[str, int] = {}
+    reasons: set[str] = set()
+
+    def look() -> None:
+        for name in (HELD, OTHER):
+            committed = world.kafka.groups.committed(ROUTER_GROUP, name, 0)
+            routed[name] = committed.offset if committed else 0
+        problems = [each.state.problem for each in world.routers]
+        reasons.update(each.reason for each in problems if each)
+
+    world.clock.after(begins + 80.0, look)
+    world.run()
+    reason = "NoLeader" if isinstance(refusal, LeaderAway) else "NotAuthorized"
+    assert reasons == {reason}
+    assert routed == {HELD: 0, OTHER: 50}, "one is routed meanwhile"

@@ -38,9 +38,13 @@ class WorkerDrain:
 
     def __init__(self, targets: Mapping[int, int], stall_seconds: float, now: float) -> None:
         self._stall_seconds = stall_seconds
-        self._partitions = [
-            _Partition(number, target, now) for number, target in sorted(targets.items())
-        ]
+        self._partitions: list[_Partition] = []
+        self.extend(targets, now)
+
+    def extend(self, targets: Mapping[int, int], now: float) -> None:
+        """Track more partitions, whose ends were not known."""
+        added = [_Partition(number, target, now) for number, target in targets.items()]
+        self._partitions = sorted([*self._partitions, *added], key=lambda each: each.number)
 
     def observe(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
         """Record the workers' statuses, by partition; None is no answer."""

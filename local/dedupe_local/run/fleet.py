@@ -26,7 +26,8 @@ from dedupe_kafka.partitioning import PartitioningReason, describe_added, judge_
 from dedupe_local.errors import NotDrained
 from dedupe_local.run import child_process
 from dedupe_local.run.added_partitions import AddedPartitions
-from dedupe_local.run.drain import Drain, WorkerDrain
+from dedupe_local.run.direct_drain import DirectDrain
+from dedupe_local.run.drain import Drain
 from dedupe_local.run.fleet_view import FleetView
 from dedupe_local.run.growth import growth_of
 from dedupe_local.run.growth_drain import GrowthDrain
@@ -221,16 +222,15 @@ class Fleet:
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
+        cluster, now = self._connect(_LOOK_TIMEOUT_SECONDS), self._clock()
         if self._growth is not None:
-            cluster, now = self._connect(_LOOK_TIMEOUT_SECONDS), self._clock()
             views = self.router_views
             routed = RoutedDrain(cluster, self.stream, stall_seconds, now, routers=views)
             known = (routed, self._growth, stall_seconds, now)
             return GrowthDrain(*known, workers=self.views, routers=views)
-        # Not the last stable offsets: what open transactions hide must be read as well.
-        ends = self._cluster.high_watermarks(self.stream.spec.worker_input)
+        topic = self.stream.spec.worker_input
         served = range(len(self._workers))  # what was added waits
-        return WorkerDrain({each: ends[each] for each in served}, stall_seconds, self._clock())
+        return DirectDrain(cluster, topic, served, stall_seconds, now)
 
     def advance(self, drain: Drain) -> bool:
         """Update a drain with the current statuses; return whether it is done.

@@ -25,6 +25,11 @@ class InputDrain:
         self._stall_seconds = stall_seconds
         self._moved_at = now
 
+    def extend(self, ends: Mapping[Place, int]) -> None:
+        """Add partitions whose ends were not known."""
+        self._ends |= ends
+        self._furthest |= dict.fromkeys(ends, 0)
+
     def observe(self, committed: Mapping[Place, int], now: float) -> None:
         """Record committed offsets; a partition without one is where it was."""
         for place, offset in committed.items():

@@ -5,11 +5,12 @@ last messages came. The conditions are those of `input_drain` and `drain`.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from confluent_kafka import IsolationLevel
 
+from dedupe_crds.formatting import listed
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import RouterPhase
 from dedupe_crds.status.worker import WorkerStatus
@@ -44,7 +45,10 @@ class RoutedDrain:
         self._stream = stream
         self._stall_seconds = stall_seconds
         self._routers = routers
-        self._inputs = InputDrain(_unread(cluster, stream), stall_seconds, now)
+        self._unknown: dict[Place, StreamError] = {}
+        """The partitions whose end is not known, and why."""
+        self._inputs = InputDrain({}, stall_seconds, now)
+        self._learn_ends({topic.name: None for topic in cluster.inputs(stream.spec)})
         self._ask_at = now
         self._workers: WorkerDrain | None = None
         # Workers for which routers wait: they have no end, but progress.
@@ -67,11 +71,35 @@ class RoutedDrain:
             return
         self._ask_at = now + _ASK_SECONDS
         with suppress(StreamError):  # the routers name it too, and without progress it stalls
+            if self._unknown:
+                numbers: dict[str, list[int]] = {}
+                for topic, number in self._unknown:
+                    numbers.setdefault(topic, []).append(number)
+                self._learn_ends(numbers)
             if left := self._inputs.left:
                 found = self._cluster.committed_now(self._stream.router_group, left)
                 self._inputs.observe(found, now)
-            if not self._inputs.left:
+            if not (self._inputs.left or self._unknown):
                 self._begin_workers(now)
+
+    def _learn_ends(self, wanted: Mapping[str, Sequence[int] | None]) -> None:
+        """Ask for the end of partitions, or of all of a topic.
+
+        It is after open transactions: what they hide must be routed as well. One that cannot be read now is asked for
+        again, and the others are routed meanwhile.
+        """
+        for topic, numbers in wanted.items():
+            found = self._cluster.offsets_of(topic, numbers, IsolationLevel.READ_UNCOMMITTED)
+            for number in found.ends:
+                self._unknown.pop((topic, number), None)
+            self._unknown |= {(topic, number): why for number, why in found.failed.items()}
+            self._inputs.extend(
+                {
+                    (topic, number): end
+                    for number, end in found.ends.items()
+                    if end > found.lows[number]
+                }
+            )
 
     def _begin_workers(self, now: float) -> None:
         # With the records of open transactions: Kafka may show the offsets of a transaction before its records.
@@ -93,25 +121,18 @@ class RoutedDrain:
         """Return a sentence for each partition not at its end, and what routers report."""
         if self._workers is not None:
             return self._workers.missing()
-        unknown = f"the end of {self._stream.spec.worker_input} is not known"
         said = [(view, _said(view)) for view in self._routers()]
         causes = [f"router {view.router}: {text}" for view, text in said if text]
-        return [*(self._inputs.missing() or [unknown]), *causes]
+        left = [*self._inputs.missing(), *self._unknown_ends()]
+        unknown = f"the end of {self._stream.spec.worker_input} is not known"
+        return [*(left or [unknown]), *causes]
 
-
-def _unread(cluster: Cluster, stream: DedupeStream) -> dict[Place, int]:
-    """Return the end of each input partition that has records.
-
-    It is after open transactions: what they hide must be routed as well.
-    """
-    uncommitted = IsolationLevel.READ_UNCOMMITTED
-    found = [cluster.offsets(topic.name, uncommitted) for topic in cluster.inputs(stream.spec)]
-    return {
-        (offsets.topic, partition): end
-        for offsets in found
-        for partition, end in offsets.ends.items()
-        if end > offsets.lows[partition]
-    }
+    def _unknown_ends(self) -> list[str]:
+        """Return a sentence about all partitions whose ends are not known."""
+        if not self._unknown:
+            return []
+        reasons = [f"{why.reason}: {why}" for _, why in sorted(self._unknown.items())]
+        return [f"the ends of some partitions are not known: {listed(reasons)}"]
 
 
 def _said(view: RouterView) -> str:

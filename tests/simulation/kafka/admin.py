@@ -17,6 +17,7 @@ from confluent_kafka import (
     TopicPartitionInfo,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    AclOperation,
     ConfigEntry,
     ConfigResource,
     DeletedRecords,
@@ -151,14 +152,17 @@ class SimAdmin:
     def describe_topics(
         self,
         topics: TopicCollection,
-        include_authorized_operations: bool = False,  # noqa: ARG002 (the library's)
+        include_authorized_operations: bool = False,
         request_timeout: float = _TIMEOUT_SECONDS,
     ) -> dict[str, SimFuture[TopicDescription]]:
-        """Describe topics, without their rights: the cluster has no authorizer."""
-        names = topics.topic_names
+        """Describe topics; with the rights to those that may not be read."""
+
+        def describe(name: str) -> TopicDescription:
+            return self._describe(name, rights=include_authorized_operations)
+
         return {
-            name: self._ask("describe_topics", request_timeout, partial(self._describe, name))
-            for name in names
+            name: self._ask("describe_topics", request_timeout, partial(describe, name))
+            for name in topics.topic_names
         }
 
     def describe_configs(
@@ -245,7 +249,7 @@ class SimAdmin:
             raise failure(KafkaError.UNKNOWN_TOPIC_OR_PART, "Broker: Unknown topic or partition")
         return topic
 
-    def _describe(self, name: str) -> TopicDescription:
+    def _describe(self, name: str, *, rights: bool) -> TopicDescription:
         topic, node = self._topic(name), Node(1, "simulated", 9092)
         now, nobody = (
             self._clock.monotonic(),
@@ -257,7 +261,14 @@ class SimAdmin:
             )
             for each in topic.logs
         ]
-        return TopicDescription(name, topic.id, is_internal=False, partitions=partitions)
+        shown = rights and name in self._cluster.refused
+        return TopicDescription(
+            name,
+            topic.id,
+            is_internal=False,
+            partitions=partitions,
+            authorized_operations=[AclOperation.DESCRIBE] if shown else None,
+        )
 
     def _config(self, name: str) -> dict[str, ConfigEntry]:
         return {key: ConfigEntry(key, value) for key, value in self._topic(name).config.items()}

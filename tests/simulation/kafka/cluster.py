@@ -58,6 +58,8 @@ class SimKafka:
         """Makes the time that a fetch takes, by a process of a topic from an offset on. Without it: none."""
         self.consumers = 0
         """The number of consumers that were made."""
+        self.refused: set[str] = set()
+        """The topics that no client may read. They are described, with the rights to them."""
         self._silenced: dict[tuple[str, str, int], int] = {}
         self.groups = Groups()
         self.coordinator = Coordinator(self.groups, clock.monotonic, clock.time)

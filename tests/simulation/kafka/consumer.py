@@ -43,7 +43,7 @@ class _Assigned:
     def __init__(self, where: TopicPartition) -> None:
         self.topic, self.partition, self.position = where.topic, where.partition, where.offset
         self.log: PartitionLog | None = None
-        self.stopped = False
+        self.stopped = self.refused = False
         self.eof_at = _UNKNOWN
         self.low = self.high = self.stable = _UNKNOWN
         self.epoch = self.leader_epoch = -1
@@ -278,7 +278,20 @@ class SimConsumer:
         for each in self._assigned:
             if each.stopped or each.place in self._paused or self._is_silenced(each):
                 continue
+            if self._is_refused(each):
+                continue
             self._fetch_partition(each)
+
+    def _is_refused(self, each: _Assigned) -> bool:
+        """Return whether the topic may not be read; the first time this is an event."""
+        if each.topic not in self._cluster.refused:
+            each.refused = False
+            return False
+        if not each.refused:
+            each.refused, each.coming = True, None
+            text = "Fetch from broker 1 failed: Broker: Topic authorization failed"
+            self._queue.append(_event(each, KafkaError.TOPIC_AUTHORIZATION_FAILED, text))
+        return True
 
     def _is_silenced(self, each: _Assigned) -> bool:
         return self._cluster.is_silenced(self._process.name, self._number, each.place)
@@ -427,6 +440,8 @@ class SimConsumer:
         if refused is not None:
             raise failure(refused)
         for each in offsets:
+            if each.topic in self._cluster.refused:
+                raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)
             if self._cluster.topics.log(each.topic, each.partition) is None:
                 raise failure(
                     KafkaError.UNKNOWN_TOPIC_OR_PART,

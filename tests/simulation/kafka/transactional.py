@@ -128,6 +128,11 @@ class Transactional:
         """
         self._reach_coordinator(60.0)
         for topic, partition in offsets:
+            if topic in self._cluster.refused:
+                refusal = KafkaError.TOPIC_AUTHORIZATION_FAILED
+                text = f"Failed to commit offsets to transaction: {KafkaError(refusal).str()}"
+                self.abortable = kafka_error(refusal, text, abort=True)
+                raise KafkaException(self.abortable)
             if self._cluster.topics.log(topic, partition) is None:
                 text = "Failed to commit offsets to transaction: Broker: Unknown topic or partition"
                 error = failure(KafkaError.UNKNOWN_TOPIC_OR_PART, text, abort=True)

@@ -39,7 +39,12 @@ from tests.simulation.schedule.routers import (
 )
 from tests.simulation.schedule.settings import EPOCHS, OUTPUT, REPARTITION, Settings, input_topic
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
-from tests.simulation.schedule.topics import LeaderAway, TerminateTransactions
+from tests.simulation.schedule.topics import (
+    LeaderAway,
+    RefuseReading,
+    StopFetching,
+    TerminateTransactions,
+)
 
 Make = Callable[[Random, Settings], Action]
 
@@ -165,6 +170,7 @@ _FOLLOWS: Final[dict[str, Make]] = {
 _GROWS_SHARE: Final = 0.75
 _AGAIN_SHARE: Final = 0.35
 _REPEATS_SHARE: Final = 0.6
+_SILENCE_SHARE: Final = 0.1
 _EARLY_SHARE: Final = 0.25
 _LOSES_SHARE: Final = 0.1
 
@@ -193,6 +199,7 @@ def routed_schedule_of(seed: int) -> Schedule:
     steps += [source.step() for _ in range(random.randint(1, 3))]
     if random.random() < _REPEATS_SHARE:
         steps += source.repeats()
+    _add_silence(Random(f"{seed} silence"), settings, steps)
     return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
 
 
@@ -221,6 +228,25 @@ def _with_losses(
             new.append(source.to(random, topic, partition))
         found[at:at] = new
     return tuple(found)
+
+
+def _add_silence(random: Random, settings: Settings, steps: list[Step]) -> None:
+    """Let a client stop fetching, or be refused, in some schedules; the others stay as they are."""
+    if random.random() >= _SILENCE_SHARE:
+        return
+    topic = random.randrange(len(settings.inputs))
+    name, partition = input_topic(topic), random.randrange(settings.inputs[topic])
+    router, worker = random.randrange(settings.routers), random.randrange(settings.partitions)
+    silences: list[tuple[int, Action]] = [
+        (router, StopFetching(name, partition, "r")),
+        (router, StopFetching(EPOCHS, process="r")),
+        (worker, StopFetching(REPARTITION, worker)),
+        (worker, StopFetching(OUTPUT, worker)),
+        (0, RefuseReading(name, random.choice(_AWAY_SECONDS))),
+    ]
+    number, silence = random.choice(silences)
+    at = random.randrange(1, len(steps) + 1)
+    steps.insert(at, Step(moment_of(random, silence), number, silence))
 
 
 def _settings(random: Random) -> Settings:

@@ -140,3 +140,18 @@ class StopFetching:
     def perform(self, world: "World", partition: int) -> None:
         """Let it stop."""
         world.stop_fetching(f"{self.process}{partition}", self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseReading:
+    """Let no client read a topic for a while, as without the right to."""
+
+    topic: str
+    seconds: float
+    fault = "reading refused"
+
+    def perform(self, world: "World", partition: int) -> None:  # noqa: ARG002 (of all clients)
+        """Refuse it."""
+        refused = world.kafka.refused
+        refused.add(self.topic)
+        world.clock.after(self.seconds, lambda: refused.discard(self.topic))

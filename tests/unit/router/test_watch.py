@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader, StreamError
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_router.config import RouterConfig
 from dedupe_router.errors import InputTopicReplaced, RepartitionTopicReplaced
@@ -25,6 +25,7 @@ class FakeCluster:
     ids: dict[str, str] = field(default_factory=lambda: {"raw": "id-1"})
     ends: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     lows: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    failed: dict[int, StreamError] = field(default_factory=dict)
     asked: int = 0
 
     def topic_names(self) -> list[str]:
@@ -34,9 +35,11 @@ class FakeCluster:
         self.asked += 1
         return {name: self.ids[name] for name in names if name in self.ids}
 
-    def offsets(self, name: str) -> TopicOffsets:
+    def offsets_of(self, name: str, *, reads: bool) -> TopicOffsets:
         assert name == "orders-clean-repartition"
-        return TopicOffsets(topic=name, id="r-1", lows=self.lows, ends=self.ends)
+        assert not reads, "routers write it only"
+        ends = {each: end for each, end in self.ends.items() if each not in self.failed}
+        return TopicOffsets(topic=name, id="r-1", lows=self.lows, ends=ends, failed=self.failed)
 
 
 @dataclass
@@ -150,3 +153,18 @@ def test_it_says_if_records_were_ever_routed() -> None:
     seen.cluster.ends, seen.cluster.lows = {0: 5, 1: 0}, {0: 5, 1: 0}
     seen.watch.check()
     assert seen.watch.has_routed
+
+
+def test_a_partition_of_the_repartition_topic_without_a_leader_is_named() -> None:
+    seen = Seen({"topic": "raw"})
+    seen.cluster.failed = {1: NoLeader("orders-clean-repartition/1 has no leader")}
+    seen.watch.check()
+    assert seen.state.warnings == {"NoLeader": "orders-clean-repartition/1 has no leader"}
+    with pytest.raises(NoLeader):
+        _ = seen.watch.has_routed  # records may be in it
+    seen.cluster.ends = {0: 5, 1: 0}
+    seen.watch.check()
+    assert seen.watch.has_routed
+    seen.cluster.failed = {}
+    seen.watch.check()
+    assert seen.state.warnings == {}

@@ -1,6 +1,6 @@
 """A drain in two stages: what was in the inputs is routed, then it is read by workers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import IsolationLevel
@@ -8,7 +8,7 @@ from confluent_kafka import IsolationLevel
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.flow import Flow
 from dedupe_crds.status.router import RouterPhase
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader, StreamError
 from dedupe_kafka.offsets import Place, TopicOffsets
 from dedupe_kafka.topic import Topic
 from dedupe_local.run.routed_drain import RoutedDrain
@@ -31,6 +31,7 @@ class FakeCluster:
     ends: dict[str, dict[int, int]]
     routed: dict[Place, int] = field(default_factory=dict)
     away: bool = False
+    failed: dict[Place, StreamError] = field(default_factory=dict)
     asked: list[list[Place]] = field(default_factory=list)
 
     def inputs(self, spec: Flow) -> list[Topic]:
@@ -47,6 +48,18 @@ class FakeCluster:
             raise BrokerUnavailable("no answer")
         ends = self.ends[name]
         return TopicOffsets(topic=name, id="", lows=dict.fromkeys(ends, 0), ends=ends)
+
+    def offsets_of(
+        self, name: str, partitions: list[int] | None, isolation: IsolationLevel
+    ) -> TopicOffsets:
+        found = self.offsets(name, isolation)
+        failed = {number: why for (topic, number), why in self.failed.items() if topic == name}
+        ends = {
+            number: end
+            for number, end in found.ends.items()
+            if number not in failed and (partitions is None or number in partitions)
+        }
+        return replace(found, ends=ends, failed=failed)
 
     def high_watermarks(self, name: str) -> dict[int, int]:
         return self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
@@ -168,3 +181,23 @@ def test_inputs_without_records_need_no_router() -> None:
     drain = drain_of(cluster)
     drain.observe([status(9), status(8)], now=1)
     assert (drain.done, cluster.asked) == (True, [])
+
+
+def test_a_partition_whose_end_is_not_known_is_waited_for_by_name() -> None:
+    """The others are routed meanwhile."""
+    cluster = fake()
+    cluster.failed = {("a", 1): NoLeader("a/1 has no leader")}
+    drain = drain_of(cluster)
+    cluster.routed = ALL
+    drain.observe([status(9), status(8)], now=1)
+    assert not drain.done
+    assert drain.missing() == [
+        "the ends of some partitions are not known: NoLeader: a/1 has no leader"
+    ]
+    assert drain.stalled(121) == drain.missing()
+    cluster.failed, cluster.ends["a"] = {}, {0: 20, 1: 3}
+    drain.observe([status(9), status(8)], now=122)
+    assert drain.missing() == ["input a, partition 1 is routed up to offset 0 of 3"]
+    cluster.routed = {**ALL, ("a", 1): 3}
+    drain.observe([status(9), status(8)], now=124)
+    assert drain.done

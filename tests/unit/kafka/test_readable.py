@@ -1,10 +1,10 @@
-"""The ends of partitions of several topics: what one of them lacks does not keep the others' away."""
+"""The offsets of partitions that can be read: what one lacks does not keep the others' away."""
 
 import pytest
 from confluent_kafka import KafkaError
 
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader
 from tests.simulation.kafka.calls import Call, Moment
 from tests.simulation.kafka.cluster import SimKafka, record
 from tests.simulation.kafka.failures import failure
@@ -69,3 +69,24 @@ def test_no_answer_is_no_end(kafka: SimKafka) -> None:
     cluster = cluster_of(kafka, [], KafkaError._TIMED_OUT)  # noqa: SLF001 (a public name)
     with pytest.raises(BrokerUnavailable):
         cluster.readable_ends([("returns", 0)])
+
+
+def test_offsets_of_a_topic_name_why_one_has_none(kafka: SimKafka) -> None:
+    kafka.leader_away("orders", 0, 300.0)
+    began = kafka.clock.monotonic()
+    found = cluster_of(kafka, []).offsets_of("orders")
+    assert kafka.clock.monotonic() - began < 1
+    assert (found.lows, found.ends) == ({1: 0}, {1: 3})
+    assert [(number, str(why)[:22]) for number, why in found.failed.items()] == [
+        (0, "orders/0 has no leader")
+    ]
+    assert cluster_of(kafka, []).offsets_of("orders", [1]).failed == {}
+
+
+def test_who_needs_all_offsets_learns_which_partition_has_none(kafka: SimKafka) -> None:
+    """A moment without a leader is waited for. The error of the request names any partition."""
+    kafka.leader_away("orders", 0, 5.0)
+    assert cluster_of(kafka, []).offsets("orders").ends == {0: 0, 1: 3}
+    kafka.leader_away("orders", 0, 300.0)
+    with pytest.raises(NoLeader, match=r"^orders/0 has no leader: start the brokers"):
+        cluster_of(kafka, []).offsets("orders")

@@ -32,7 +32,8 @@ class Owned:
     `epoch` is the one by which what is committed was routed. While it `is_held`, nothing of it is taken
     until `again_at`; `held_by` names the record that nothing passes, or why Kafka does not let it be read, also while
     that is tried again. Unless it `is_assigned`, its position is not known: then nothing of it is committed, and its
-    start is found again.
+    start is found again. One that `is_former` is of an input that the manifest has no more: nothing of it is read, and
+    its offset is committed again with each new epoch.
     """
 
     start: int
@@ -45,11 +46,12 @@ class Owned:
     is_held: bool = False
     again_at: float = 0.0
     is_assigned: bool = True
+    is_former: bool = False
 
     @property
     def is_read(self) -> bool:
         """Return whether it is read now, or paused with all others."""
-        return not (self.waits or self.is_held)
+        return not (self.waits or self.is_held or self.is_former)
 
 
 def without_start(error: StreamError, before: Owned | None, again_at: float) -> Owned:
@@ -63,17 +65,35 @@ def without_start(error: StreamError, before: Owned | None, again_at: float) -> 
 
 def begin(owned: dict[Place, Owned], found: Iterable[Start], now: float) -> list[TopicPartition]:
     """Take partitions; return where to read those that can be read."""
-    assigned = []
+    read = []
     for start in found:
         before, at = owned.get(start.place), start.offset
         if start.held_by is not None:
-            owned[start.place] = without_start(start.held_by, before, now + AGAIN_SECONDS)
+            unknown = without_start(start.held_by, before, now + AGAIN_SECONDS)
+            unknown.is_former = start.is_former
+            owned[start.place] = unknown
             continue
         new = Owned(at, at, start.committed, start.topic_id, start.epoch)
         new.held_by = before.held_by if before else None  # until something is read of it
         owned[start.place] = new
-        assigned.append(TopicPartition(*start.place, at))
-    return assigned
+        if start.is_former:
+            new.is_former, new.held_by = True, None
+        else:
+            read.append(TopicPartition(*start.place, at))
+    return read
+
+
+def assigned(
+    owned: Mapping[Place, Owned], partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Return those of the partitions that the client library reads."""
+    known = ((each, owned.get((each.topic, each.partition))) for each in partitions)
+    return [each for each, at in known if at and at.is_assigned and not at.is_former]
+
+
+def reasons(owned: Mapping[Place, Owned], *, former: bool) -> list[StreamError]:
+    """Return what holds partitions: those of former inputs, or all others."""
+    return [at.held_by for at in owned.values() if at.held_by and at.is_former is former]
 
 
 def keep(pending: list[Message], at: Owned, run: Sequence[Message], *, rebalanced: bool) -> None:
@@ -177,6 +197,8 @@ def show_inputs(owned: Mapping[Place, Owned], consumer: Consumer) -> list[Router
     lags: dict[str, int | None] = {}
     numbers: dict[str, list[int]] = {}
     for (topic, number), at in sorted(owned.items()):
+        if at.is_former:
+            continue
         numbers.setdefault(topic, []).append(number)
         end = end_of(consumer, (topic, number)) if at.is_assigned else None
         before, lag = lags.get(topic, 0), _lag(end, at)

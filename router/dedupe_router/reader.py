@@ -26,12 +26,14 @@ from dedupe_router.errors import OffsetOutOfRange
 from dedupe_router.owned import (
     AGAIN_SECONDS,
     Owned,
+    assigned,
     begin,
     behind,
     hold_by,
     keep,
     new_starts,
     offsets_after,
+    reasons,
     show_inputs,
     to_find,
     try_again,
@@ -94,7 +96,11 @@ class InputReader:
     @property
     def held_by(self) -> StreamError | None:
         """Return the first of the reasons that hold a partition; None without one."""
-        return next((at.held_by for at in self._owned.values() if at.held_by is not None), None)
+        return next(iter(reasons(self._owned, former=False)), None)
+
+    def former_held_by(self) -> list[StreamError]:
+        """Return why the offsets of former inputs can't be committed."""
+        return reasons(self._owned, former=True)
 
     def read(self, most: int) -> None:
         """Serve the group; add up to `most` records to `pending`. Raises StreamError."""
@@ -238,7 +244,7 @@ class InputReader:
             return
         at.waits = False
         self.pending = [*held, *self.pending]
-        if not (self._paused or at.is_held):
+        if at.is_read and not self._paused:
             self.consumer.resume([TopicPartition(*place)])
 
     def pause(self, *, paused: bool) -> None:
@@ -272,14 +278,8 @@ class InputReader:
         self.rebalances += 1
         self.on_rebalance()
         # Also of none: without a call the library unassigns all of them itself, which fails for what it does not read.
-        consumer.incremental_unassign(
-            [each for each in partitions if self._is_assigned((each.topic, each.partition))]
-        )
+        consumer.incremental_unassign(assigned(self._owned, partitions))
         self._forget(partitions)
-
-    def _is_assigned(self, place: Place) -> bool:
-        at = self._owned.get(place)
-        return at is not None and at.is_assigned
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}

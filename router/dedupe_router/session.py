@@ -95,7 +95,7 @@ class Session:
             watch = StreamWatch(config, cluster, adoption, self._state, self._clock)
             watch.check()
             consumer = self._consumer()
-            starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption.begun)
+            starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption)
             reader = InputReader(consumer, starts, self._clock, self._on_rebalance)
             cleanup.callback(reader.close)
             output = self._output(cluster, reader)

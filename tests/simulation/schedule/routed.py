@@ -28,6 +28,7 @@ from tests.simulation.schedule.faults import (
 from tests.simulation.schedule.input import Item
 from tests.simulation.schedule.routers import (
     AddInputPartition,
+    ChangeInputs,
     FailCallAt,
     FreezeAt,
     Grow,
@@ -165,6 +166,8 @@ _GROWS_SHARE: Final = 0.75
 _AGAIN_SHARE: Final = 0.35
 _REPEATS_SHARE: Final = 0.6
 _EARLY_SHARE: Final = 0.25
+_MANIFESTS_SHARE: Final = 0.3
+_REGAINS_SHARE: Final = 0.6
 
 
 def routed_schedule_of(seed: int) -> Schedule:
@@ -191,7 +194,31 @@ def routed_schedule_of(seed: int) -> Schedule:
     steps += [source.step() for _ in range(random.randint(1, 3))]
     if random.random() < _REPEATS_SHARE:
         steps += source.repeats()
-    return Schedule(seed, settings, tuple(steps))
+    return Schedule(seed, settings, tuple(_with_manifests(seed, settings, steps)))
+
+
+def _with_manifests(seed: int, settings: Settings, steps: list[Step]) -> list[Step]:
+    """Let some streams lose inputs, and mostly regain them.
+
+    Of a generator of its own, so that the other schedules stay as they were.
+    """
+    random, count = Random(f"{seed} manifests"), len(settings.inputs)
+    if count < 2 or random.random() >= _MANIFESTS_SHARE:
+        return steps
+    some = [
+        tuple(sorted(random.sample(range(count), random.randint(1, count))))
+        for _ in range(random.choice([1, 1, 2, 3]))
+    ]
+    for topics in [*some, *([tuple(range(count))] if random.random() < _REGAINS_SHARE else [])]:
+        when = When(random.randint(1, 40), seconds=random.choice([0.5, 5.0, 20.0]))
+        change = ChangeInputs(topics, random.choice([0.0, 0.5, 5.0]))
+        after = max((n for n, each in enumerate(steps, 1) if _changes_inputs(each)), default=0)
+        steps.insert(random.randint(after, len(steps)), Step(when, 0, change))
+    return steps
+
+
+def _changes_inputs(step: Step) -> bool:
+    return isinstance(step.action, ChangeInputs)
 
 
 def _settings(random: Random) -> Settings:

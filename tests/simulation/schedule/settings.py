@@ -133,8 +133,13 @@ def input_topic(number: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def stream_of(settings: Settings, *, direct: bool = False) -> DedupeStream:
-    """Return the manifest of a stream with these settings; with `direct` the one before it got routers."""
+def stream_of(
+    settings: Settings, *, direct: bool = False, inputs: tuple[str, ...] | None = None
+) -> DedupeStream:
+    """Return the manifest of a stream with these settings.
+
+    With `direct` the one before it got routers; `inputs` are those that it names, by default all that routers read.
+    """
     spec: dict[str, Any] = {
         "kafka": {
             "bootstrapServers": SERVERS,
@@ -167,7 +172,7 @@ def stream_of(settings: Settings, *, direct: bool = False) -> DedupeStream:
     if direct:
         spec["input"] = {"topic": input_topic(0)}
     elif settings.inputs:
-        spec["input"] = {"topics": settings.input_topics}
+        spec["input"] = {"topics": list(inputs or settings.input_topics)}
         by = "Key" if settings.by_key else "Id"
         spec["repartition"] = {"by": by, "partitions": settings.partitions}
     if settings.observes:

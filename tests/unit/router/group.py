@@ -130,6 +130,7 @@ class FakeStarts:
         self.epochs: dict[Place, int] = {}
         self.fails: Exception | None = None
         self.held_by: dict[Place, StreamError] = {}
+        self.former: set[Place] = set()
 
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
         if self.fails:
@@ -142,6 +143,7 @@ class FakeStarts:
                 "id-1",
                 self.epochs.get(place, 0 if place in self.offsets else NO_EPOCH),
                 self.held_by.get(place),
+                place in self.former,
             )
             for place in places(partitions)
         ]

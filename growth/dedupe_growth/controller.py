@@ -20,7 +20,7 @@ from dedupe_growth.before_routers import (
     find_handed_over,
 )
 from dedupe_growth.decide import Observed, WriteMarks, decide
-from dedupe_growth.entries import Entry
+from dedupe_growth.entries import Entry, Prepare, Switch
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.log import EpochLogMissing, EpochReader, open_epochs
 from dedupe_growth.mark import MARK_HEADER, encode_mark
@@ -30,9 +30,9 @@ from dedupe_kafka.client import calling, client_config, kafka_error, made
 from dedupe_kafka.client_config import producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.epochs_topic import epochs_topic
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
 from dedupe_kafka.group_offsets import read_group_offsets
-from dedupe_kafka.input_topics import matching_topics
+from dedupe_kafka.input_topics import former_inputs, matching_topics
 from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token
 from dedupe_kafka.offsets import Place, TopicOffsets
 
@@ -44,12 +44,19 @@ _QUEUE_BYTES: Final = 1 << 20
 _LARGEST_BATCH_BYTES: Final = 1 << 20
 
 
+class FormerInputUnreadable(StreamError):
+    """A growth would wait for offsets of a former input that can't be committed."""
+
+    retriable = True
+
+
 class Topics(Protocol):
     """The part of `Cluster` that this needs."""
 
     def topic_names(self) -> list[str]: ...  # noqa: D102
     def partition_counts(self, names: Collection[str]) -> dict[str, int]: ...  # noqa: D102
     def offsets(self, name: str) -> TopicOffsets: ...  # noqa: D102
+    def offsets_of(self, name: str, partitions: Collection[int]) -> TopicOffsets: ...  # noqa: D102
 
 
 class GrowthController:
@@ -94,6 +101,8 @@ class GrowthController:
             case WriteMarks() as marks:
                 return self._write(marks)
             case entry:
+                if isinstance(entry, Prepare | Switch):
+                    self._check_former()
                 self._append(entry)
                 return True
 
@@ -131,6 +140,7 @@ class GrowthController:
             return Observed(inputs=inputs, wanted=wanted)
         return Observed(
             inputs=inputs,
+            former=self._former(epochs),
             wanted=wanted,
             adopted=self._adopted(epochs),
             passed=self._passed(epochs),
@@ -142,6 +152,26 @@ class GrowthController:
         spec = self._stream.spec
         names = spec.input.names or matching_topics(self._topics.topic_names(), spec)
         return self._topics.partition_counts(names)
+
+    def _former(self, epochs: Epochs) -> dict[str, int]:
+        """Return the partition counts of topics that were inputs, and still exist."""
+        names = former_inputs(epochs.listed, self._stream.spec)
+        return self._topics.partition_counts(names) if names else {}
+
+    def _check_former(self) -> None:
+        """Raise FormerInputUnreadable if an epoch could not end for a former input.
+
+        Before it begins: later, messages would wait.
+        """
+        for topic in former_inputs(self.epochs.listed, self._stream.spec):
+            counts = self.epochs.listed[topic]
+            for why in self._topics.offsets_of(topic, range(counts)).failed.values():
+                if isinstance(why, NotAuthorized):
+                    raise FormerInputUnreadable(
+                        f"{topic} was an input and is no longer in spec.input, and its group offsets get the new "
+                        f"epoch before the stream has more partitions; but {why}. Grant READ and DESCRIBE on it until "
+                        "the growth is done, put it back into spec.input, or delete the topic"
+                    )
 
     def _adopted(self, epochs: Epochs) -> dict[Place, int]:
         listed = epochs.switch_inputs.get(epochs.switched, {})

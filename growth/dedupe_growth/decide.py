@@ -34,16 +34,18 @@ _SHOWN = 10
 class Observed:
     """The stream as it is now.
 
-    `inputs` are the topics that exist, with their partition counts; `wanted` is the number of partitions that the
-    manifest asks for, and that all topics have. `adopted` is the epoch in the routers' committed offset of an input
-    partition, if there is one; `passed` what is in the workers' committed offset of a partition of the repartition
-    topic. `unlearnt` is the number of records that the worker of a new partition has not read yet; a partition whose
-    worker does not say so is not in it. `direct` is what ran before the stream got routers, if the log does not say it
-    yet; `handed_over` has the input partitions that its workers have handed over.
+    `inputs` are the topics of the manifest that exist, with their partition counts; `former` are those that the log
+    lists, that exist, and that the manifest has no more. `wanted` is the number of partitions that the manifest asks
+    for, and that all topics have. `adopted` is the epoch in the routers' committed offset of an input partition, if
+    there is one; `passed` what is in the workers' committed offset of a partition of the repartition topic. `unlearnt`
+    is the number of records that the worker of a new partition has not read yet; a partition whose worker does not say
+    so is not in it. `direct` is what ran before the stream got routers, if the log does not say it yet; `handed_over`
+    has the input partitions that its workers have handed over.
     """
 
     inputs: Mapping[str, int]
     wanted: int
+    former: Mapping[str, int] = field(default_factory=dict)
     adopted: Mapping[Place, int] = field(default_factory=dict)
     passed: Mapping[int, Cut] = field(default_factory=dict)
     unlearnt: Mapping[int, int] = field(default_factory=dict)
@@ -159,8 +161,9 @@ def _unlisted(epochs: Epochs, inputs: Mapping[str, int]) -> dict[str, int]:
 def _not_adopted(epochs: Epochs, seen: Observed) -> list[Place]:
     """Return the input partitions that the epoch before may still route.
 
-    Of a topic that was deleted nothing is left to route, and Kafka has deleted its offsets with it. One that is only
-    hidden, as without the right to describe it, still has them.
+    Also of a topic that the manifest has no more: a router with an older manifest may still route it. Of a topic that
+    was deleted nothing is left to route, and Kafka has deleted its offsets with it. One that is only hidden, as without
+    the right to describe it, still has them.
     """
     epoch = epochs.switched
     return [
@@ -172,7 +175,7 @@ def _not_adopted(epochs: Epochs, seen: Observed) -> list[Place]:
 
 
 def _epoch_routed(seen: Observed, topic: str, partition: int, *, gone: int) -> int:
-    exists = partition < seen.inputs.get(topic, 0)
+    exists = partition < max(seen.inputs.get(topic, 0), seen.former.get(topic, 0))
     return seen.adopted.get((topic, partition), NO_EPOCH if exists else gone)
 
 

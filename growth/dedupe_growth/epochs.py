@@ -85,7 +85,12 @@ class Epochs:
 
     def lists(self, topic: str, partition: int) -> bool:
         """Return whether an input partition may be routed by the present epoch."""
-        return partition < self.inputs.get(self.switched, {}).get(topic, 0)
+        return partition < self.listed.get(topic, 0)
+
+    @property
+    def listed(self) -> Mapping[str, int]:
+        """Return the inputs that may be routed by the present epoch."""
+        return self.inputs.get(self.switched, {})
 
     @property
     def first(self) -> int:

@@ -255,9 +255,8 @@ class Cluster:
     def _partitions_read(self, group: str, topic: Topic) -> int:
         """Return the number of partitions up to the last one that a group has read; or 0."""
         # Also of a worker that was just killed, whose transaction is open.
-        uncommitted = "read_uncommitted"
         places = [(topic.name, partition) for partition in range(topic.partitions)]
-        found = self._committed(group, places, uncommitted)
+        found = self._committed(group, places, "read_uncommitted")
         return max((place[1] + 1 for place, offset in found.items() if offset >= 0), default=0)
 
     def _committed(
@@ -277,12 +276,9 @@ class Cluster:
         # of the process (librdkafka treats the answer as a consumer's).
         config = {**self._config, "group.id": group, "isolation.level": isolation}
         where = f" of group {group} on {self._servers}"
-        with (
-            calling(f"reading the offsets{where}"),
-            closing(self._clients.consumer(config)) as consumer,
-        ):
+        with calling(f"asking{where}"), closing(self._clients.consumer(config)) as client:
             found = read_group_offsets(
-                consumer,
+                client,
                 wanted,
                 timeout_seconds=self._timeout_seconds,
                 deadline=self._deadline(self._timeout_seconds),

@@ -54,6 +54,12 @@ def matching_topics(names: Iterable[str], spec: Flow) -> list[str]:
     )
 
 
+def former_inputs(known: Iterable[str], spec: Flow) -> list[str]:
+    """Return those of the known inputs that the manifest has no more, sorted."""
+    names = set(known)
+    return sorted(names.difference(matching_topics(names, spec)))
+
+
 def _own_topics(spec: Flow) -> set[str | None]:
     output = spec.output.topic
     beside = {filters_topic(output), owners_topic(output), epochs_topic(output)}

@@ -57,6 +57,9 @@ class _Connection:
     def offsets(self, name: str) -> TopicOffsets:
         return self._open.offsets(name)
 
+    def offsets_of(self, name: str, partitions: Collection[int]) -> TopicOffsets:
+        return self._open.offsets_of(name, partitions)
+
     @property
     def _open(self) -> Cluster:
         if self.cluster is None:

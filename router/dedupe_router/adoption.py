@@ -5,6 +5,8 @@ The loop calls it between two batches. Invariants:
   - An input partition that a newer epoch has routed is not routed by an older one: it waits until the log shows the
     newer one.
   - An input partition that the epoch does not list is not routed: a growth waits for those that are listed only.
+  - A former input, which the epoch lists and the manifest has no more, stays with the routers: nothing of it is routed,
+    and its committed offset is kept, and gets each new epoch.
 """
 
 from threading import Event
@@ -18,6 +20,7 @@ from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.log import NO_ENTRY, EpochLogMissing
 from dedupe_ids.route import Route
+from dedupe_kafka.input_topics import former_inputs
 from dedupe_kafka.offsets import Place
 
 log = structlog.get_logger()
@@ -65,6 +68,16 @@ class Adoption:
         epochs: Epochs = self._reader.epochs
         return epochs.start(topic, partition)
 
+    def is_former(self, topic: str) -> bool:
+        """Return whether the manifest has this input no more."""
+        return bool(former_inputs([topic], self._spec))
+
+    @property
+    def former(self) -> list[str]:
+        """Return the inputs that the epoch lists, and the manifest has no more."""
+        epochs: Epochs = self._reader.epochs
+        return former_inputs(epochs.listed, self._spec)
+
     def refuses(self, place: Place, committed_epoch: int) -> str:
         """Return why a partition may not be routed now, "" if it may.
 
@@ -72,7 +85,7 @@ class Adoption:
         """
         if committed_epoch > self.epoch:
             return f"was routed by epoch {committed_epoch}, and epoch {self.epoch} is known here"
-        if not self._reader.epochs.lists(*place):
+        if not self.is_former(place[0]) and not self._reader.epochs.lists(*place):
             return "is new: it is routed once the operator or `dedupe run` has listed it"
         return ""
 

@@ -128,6 +128,13 @@ class Loop:
             elif not why and place in self._early:
                 self.reader.release(place, self._early.pop(place))
         self.state.warn("InputWaitsForEpoch", listed(reasons))
+        former = listed([str(each) for each in self.reader.former_held_by()])
+        self.state.warn(
+            "FormerInputHeld",
+            f"{former}: spec.input has it no more, and it may not be routed by an old epoch: a growth waits for it"
+            if former
+            else "",
+        )
 
     def _route(self, records: Sequence[Message]) -> None:
         now = self.clock.monotonic()

@@ -32,7 +32,8 @@ class Owned:
     `epoch` is the one by which what is committed was routed. While it `is_held`, nothing of it is taken
     until `again_at`; `held_by` names the record that nothing passes, or why Kafka does not let it be read, also while
     that is tried again. Unless it `is_assigned`, its position is not known: then nothing of it is committed, and its
-    start is found again.
+    start is found again. One that `is_former` is of an input that the manifest has no more: nothing of it is read, and
+    its offset is committed again with each new epoch.
 
     `last_read` is the last record before the next offset, and `committed_read` the one before the committed offset, or
     before the start. It `asks` for that record from its start until something is read. `parting` is where it continues
@@ -53,11 +54,12 @@ class Owned:
     committed_read: LastRead = NOTHING_READ
     asks: bool = False
     parting: LastRead | None = None
+    is_former: bool = False
 
     @property
     def is_read(self) -> bool:
         """Return whether it is read now, or paused with all others."""
-        return not (self.waits or self.is_held)
+        return not (self.waits or self.is_held or self.is_former)
 
     @property
     def position(self) -> int:
@@ -94,11 +96,13 @@ def without_start(
 
 def begin(owned: dict[Place, Owned], found: Iterable[Start], now: float) -> list[TopicPartition]:
     """Take partitions; return where to read those that can be read."""
-    assigned = []
+    read = []
     for start in found:
         before = owned.get(start.place)
         if start.held_by is not None:
-            owned[start.place] = without_start(start.held_by, before, now + AGAIN_SECONDS)
+            unknown = without_start(start.held_by, before, now + AGAIN_SECONDS)
+            unknown.is_former = start.is_former
+            owned[start.place] = unknown
             continue
         if before and before.parting is not None and before.last_read == start.last_read:
             start = start.after_loss(before.parting)  # noqa: PLW2901 (the same start, moved)
@@ -107,14 +111,24 @@ def begin(owned: dict[Place, Owned], found: Iterable[Start], now: float) -> list
         new.last_read = new.committed_read = start.last_read
         new.held_by = before.held_by if before else None  # until something is read of it
         owned[start.place] = new
-        assigned.append(TopicPartition(*start.place, at))
-    return assigned
+        if start.is_former:
+            new.is_former, new.held_by = True, None
+        else:
+            read.append(TopicPartition(*start.place, at))
+    return read
 
 
-def is_assigned(owned: Mapping[Place, Owned], where: TopicPartition) -> bool:
-    """Return whether the client library has a partition to read."""
-    at = owned.get((where.topic, where.partition))
-    return at is not None and at.is_assigned
+def assigned(
+    owned: Mapping[Place, Owned], partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Return those of the partitions that the client library reads."""
+    known = ((each, owned.get((each.topic, each.partition))) for each in partitions)
+    return [each for each, at in known if at and at.is_assigned and not at.is_former]
+
+
+def reasons(owned: Mapping[Place, Owned], *, former: bool) -> list[StreamError]:
+    """Return what holds partitions: those of former inputs, or all others."""
+    return [at.held_by for at in owned.values() if at.held_by and at.is_former is former]
 
 
 def ask(
@@ -251,6 +265,8 @@ def show_inputs(owned: Mapping[Place, Owned], consumer: Consumer) -> list[Router
     lags: dict[str, int | None] = {}
     numbers: dict[str, list[int]] = {}
     for (topic, number), at in sorted(owned.items()):
+        if at.is_former:
+            continue
         numbers.setdefault(topic, []).append(number)
         end = end_of(consumer, (topic, number)) if at.is_assigned else None
         before, lag = lags.get(topic, 0), _lag(end, at)

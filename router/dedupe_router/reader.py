@@ -29,13 +29,14 @@ from dedupe_router.owned import (
     AGAIN_SECONDS,
     Owned,
     ask,
+    assigned,
     begin,
     behind,
     hold_by,
-    is_assigned,
     keep,
     new_starts,
     offsets_after,
+    reasons,
     show_inputs,
     to_find,
     try_again,
@@ -96,8 +97,12 @@ class InputReader:
 
     @property
     def held_by(self) -> list[StreamError]:
-        """Return each reason that holds a partition."""
-        return [at.held_by for at in self._owned.values() if at.held_by is not None]
+        """Return each reason that holds a partition of an input of the manifest."""
+        return reasons(self._owned, former=False)
+
+    def former_held_by(self) -> list[StreamError]:
+        """Return why the offsets of former inputs can't be committed."""
+        return reasons(self._owned, former=True)
 
     def read(self, most: int) -> None:
         """Serve the group; add up to `most` records to `pending`. Raises StreamError."""
@@ -162,16 +167,14 @@ class InputReader:
         at = self._owned.get(place)
         if at is None or at.is_held:
             return  # also of a place that the client library has lost
-        again_at = self.clock.monotonic()
-        again_at += 0 if at.held_by is None or parting else AGAIN_SECONDS
+        again = 0 if at.held_by is None or parting else AGAIN_SECONDS
         self.pending = [record for record in self.pending if place_of(record) != place]
-        self._owned[place] = without_start(error, at, again_at, parting)
-        with calling(f"giving up {place[0]}/{place[1]}"):
+        self._owned[place] = without_start(error, at, self.clock.monotonic() + again, parting)
+        with calling(f"reading {place[0]}/{place[1]}"):
             self.consumer.incremental_unassign([TopicPartition(*place)])
 
     def _find_again(self) -> None:
-        now = self.clock.monotonic()
-        if lost := to_find(self._owned, now):
+        if lost := to_find(self._owned, self.clock.monotonic()):
             self.rebalances += 1  # so that the loop asks again whether it may be routed
             self._begin(lost)
 
@@ -230,7 +233,7 @@ class InputReader:
             return
         at.waits = False
         self.pending = [*held, *self.pending]
-        if not (self._paused or at.is_held):
+        if at.is_read and not self._paused:
             self.consumer.resume([TopicPartition(*place)])
 
     @calling("pausing the input")
@@ -254,24 +257,22 @@ class InputReader:
     @calling("taking partitions of the input")
     def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         found = self.starts.of(partitions) if partitions else []
-        assigned = begin(self._owned, found, self.clock.monotonic())
-        for each in assigned:
+        read = begin(self._owned, found, self.clock.monotonic())
+        for each in read:
             self.progress.begin_again((each.topic, each.partition))
-        self.consumer.incremental_assign(assigned)
+        self.consumer.incremental_assign(read)
         # A partition that comes back may be paused as it was when it was given away.
-        (self.consumer.pause if self._paused else self.consumer.resume)(assigned)
-        for place, why in ask(self._owned, assigned, self.consumer):
+        (self.consumer.pause if self._paused else self.consumer.resume)(read)
+        for place, why in ask(self._owned, read, self.consumer):
             self.lose(place, why)
 
-    @calling("giving up partitions of the input")
+    @calling("returning partitions of the input")
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True
         self.rebalances += 1
         self.on_rebalance()
         # Also of none: without a call the library unassigns all of them itself, which fails for what it does not read.
-        consumer.incremental_unassign(
-            [each for each in partitions if is_assigned(self._owned, each)]
-        )
+        consumer.incremental_unassign(assigned(self._owned, partitions))
         self._forget(partitions)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:

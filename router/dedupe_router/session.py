@@ -99,7 +99,7 @@ class Session:
             watch.check()
             progress = FetchProgress()
             consumer = self._consumer(progress)
-            starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption.begun)
+            starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption)
             tails = LostTails(spec.input.accept_truncated or (), self._state.warn)
             reader = InputReader(consumer, starts, self._clock, self._on_rebalance, tails, progress)
             cleanup.callback(reader.close)

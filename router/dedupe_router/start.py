@@ -16,7 +16,7 @@ from dedupe_growth.epochs import NO_EPOCH
 from dedupe_growth.routed_offsets import decode_routed, routed_up_to
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place, TopicOffsets
@@ -27,8 +27,13 @@ _COMMITTED_SECONDS: Final = 25.0
 # A longer stretch of markers and aborted records is not read again to prove the last record before it.
 _MOST_OFFSETS_AGAIN: Final = 10_000
 
-Begun = Callable[[str, int], RouterStart | None]
-"""Takes topic and partition; returns where its worker has handed it over to routers."""
+
+class Known(Protocol):
+    """The part of `Adoption` that this needs."""
+
+    def begun(self, topic: str, partition: int) -> RouterStart | None: ...  # noqa: D102
+    def is_former(self, topic: str) -> bool: ...  # noqa: D102
+
 
 Warn = Callable[[str, str], None]
 """Takes a reason and its explanation."""
@@ -45,7 +50,9 @@ class Start:
 
     `epoch` is the one by which what is committed was routed, -1 if nothing is. `last_read` is the last record before
     the committed offset; `offset` is not after it, because markers that follow it may be lost, with records in their
-    place. With `held_by` there is no start: this partition can't be read now.
+    place. With `held_by` there is no start: this partition can't be read now. With `is_former` it is of an input that
+    the manifest has no more: then `offset` is the committed one, if there is one, wherever the topic begins and ends
+    now, and `topic_id` the one it is of.
     """
 
     place: Place
@@ -65,6 +72,8 @@ class Start:
         offset = max(self.low, parting.end)
         return replace(self, offset=offset, committed=-1, last_read=parting)
 
+    is_former: bool = False
+
 
 class Starts(Protocol):
     """Finds where to start with partitions."""
@@ -76,13 +85,13 @@ class StartFinder:
     """Finds starts from the group's offsets and the partitions as they are now."""
 
     def __init__(
-        self, consumer: Consumer, cluster: Cluster, clock: Clock, warn: Warn, begun: Begun
+        self, consumer: Consumer, cluster: Cluster, clock: Clock, warn: Warn, known: Known
     ) -> None:
         self._consumer = consumer
         self._cluster = cluster
         self._clock = clock
         self._warn = warn
-        self._begun = begun
+        self._known = known
 
     def require_offsets(self, topics: Iterable[str], *, routed: bool) -> None:
         """Raise RouterOffsetsLost if records were routed, and no offset is committed.
@@ -121,12 +130,32 @@ class StartFinder:
 
     def _start_or_reason(self, at: TopicPartition, offsets: TopicOffsets) -> Start:
         why = self._refused(at) if at.error is not None else offsets.failed.get(at.partition)
+        is_former = self._known.is_former(at.topic)
+        if is_former and at.offset >= 0 and not isinstance(why, NotAuthorized | TopicMissing):
+            why = None  # nothing is read
         if why is None:
             try:
+                if is_former:
+                    return self._former(at, offsets)
                 return self._start(at, offsets.id, offsets.lows, offsets.ends)
             except InputTruncated as error:
                 why = error
-        return Start((at.topic, at.partition), 0, -1, "", NO_EPOCH, why)
+        return Start((at.topic, at.partition), 0, -1, "", NO_EPOCH, why, is_former=is_former)
+
+    def _former(self, at: TopicPartition, offsets: TopicOffsets) -> Start:
+        """Return where routing continues once the input is back.
+
+        Only then the offset is compared with what the topic has.
+        """
+        place = at.topic, at.partition
+        if at.offset >= 0:
+            routed_id, epoch, _ = decode_routed(at.metadata)
+            found = Start(place, at.offset, at.offset, routed_id, epoch, is_former=True)
+            return replace(found, last_read=routed_up_to(at))
+        offset, topic_id = offsets.lows.get(at.partition, 0), offsets.id
+        if (begun := self._known.begun(*place)) is not None:
+            offset, topic_id = begun.offset, begun.topic_id
+        return Start(place, offset, -1, topic_id, NO_EPOCH, is_former=True)
 
     def _refused(self, at: TopicPartition) -> StreamError:
         action = f"reading the committed offset of {at.topic}/{at.partition}"
@@ -154,7 +183,7 @@ class StartFinder:
             routed_id, epoch, _ = decode_routed(at.metadata)
             read = _near(offset, routed_up_to(at))
         else:
-            if (begun := self._begun(*place)) is None:
+            if (begun := self._known.begun(*place)) is None:
                 return Start(place, low, committed, topic_id, NO_EPOCH)
             offset, routed_id = begun.offset, begun.topic_id
         if routed_id and routed_id != topic_id:

@@ -31,7 +31,8 @@ _AGAIN_BELOW: Final = 0.9
 class StreamWatch:
     """The topics of a stream as last seen.
 
-    `topics` are the inputs to subscribe to, `full` whether the repartition topic has reached its limit.
+    `topics` are the inputs to subscribe to, former ones among them, `full` whether the repartition topic has reached
+    its limit.
     """
 
     config: RouterConfig
@@ -74,7 +75,8 @@ class StreamWatch:
     def _check_inputs(self) -> None:
         spec = self.config.stream.spec
         wanted = spec.input.names or matching_topics(self.cluster.topic_names(), spec)
-        ids = self.cluster.topic_ids(wanted)
+        found = self.cluster.topic_ids({*wanted, *self.adoption.former})
+        ids = {name: found[name] for name in wanted if name in found}
         self._seen |= set(wanted)
         missing = sorted(self._seen - ids.keys())
         self.state.warn(
@@ -95,7 +97,7 @@ class StreamWatch:
                     f"{name} was deleted and created again; it is read from its beginning"
                 )
         self._ids |= ids
-        self.topics = sorted(ids)
+        self.topics = sorted(found)
 
     def _check_repartition(self) -> None:
         repartition, name = self.config.repartition, self.config.stream.spec.worker_input

@@ -43,6 +43,7 @@ class ControllerProcess(SimProcess):
         seat: str,
         settings: Settings,
         orders: Orders,
+        inputs: tuple[str, ...],
         *,
         kafka: SimKafka,
         clock: SimClock,
@@ -51,6 +52,7 @@ class ControllerProcess(SimProcess):
         super().__init__(name, seat, clock, on_call)
         self._settings = settings
         self._orders = orders
+        self._inputs = inputs
         self._clock = clock
         self._clients = kafka.clients(name, self._hook)
         self._problem: StreamError | None = None
@@ -69,7 +71,9 @@ class ControllerProcess(SimProcess):
     def _run(self) -> None:
         cluster = Cluster(SERVERS, {}, clients=self._clients, clock=self._clock)
         controller = GrowthController(
-            stream_of(self._settings), {}, cluster, clock=self._clock, clients=self._clients
+            *(stream_of(self._settings, inputs=self._inputs), {}, cluster),
+            clock=self._clock,
+            clients=self._clients,
         )
         pause = 0.0
         while not self._clock.wait(self.stop, pause):
@@ -83,7 +87,8 @@ class ControllerProcess(SimProcess):
     def _step(self, cluster: Cluster, controller: GrowthController) -> bool:
         wanted = self._orders.wanted()
         if wanted != self._wanted:
-            found = cluster.ensure_output(stream_of(replace(self._settings, partitions=wanted)))
+            settings = replace(self._settings, partitions=wanted)
+            found = cluster.ensure_output(stream_of(settings, inputs=self._inputs))
             if any(problem.fatal for problem in found.problems):
                 return False
             self._wanted = wanted

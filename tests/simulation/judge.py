@@ -55,11 +55,10 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
 
     Without transactions, and with a table that forgets, only the second judge knows which records may pass twice.
     """
-    raw = {topic: recorder.records(topic) for topic in settings.input_topics}
+    raw = _raw(recorder, settings)
     start = _Start.of(recorder)
     left = {**raw, input_topic(0): start.left_to_routers(raw[input_topic(0)])}
-    # Beside what routers write, the marks between two epochs.
-    routed = [each for each in recorder.records(REPARTITION) if MARK not in dict(each.headers)]
+    routed = _routed(recorder)
     losses = _Losses.of(recorder, raw, routed)
     again = _never if settings.exactly_once else _Again.of(recorder).may_come
     routing = judge_routing(
@@ -87,6 +86,31 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
         output.reordered += judge_key_order(counting, written, counted)
     lines = [*(f"routing {line}" for line in _lines(routing)), *_lines(passing), *_lines(output)]
     return lines, passing.repeats
+
+
+def _routed(recorder: Recorder) -> list[Record]:
+    """Return what routers have written: beside it there are the marks between two epochs."""
+    return [each for each in recorder.records(REPARTITION) if MARK not in dict(each.headers)]
+
+
+def _raw(recorder: Recorder, settings: Settings) -> dict[str, list[Record]]:
+    """Return the records of the inputs that are to be routed.
+
+    Of an input that the manifest names no more, those up to the last one that was routed.
+    """
+    ends: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for _, topic, partition, offset in recorder.routed:
+        ends[topic, partition] = max(ends[topic, partition], offset)
+    for topic, partition, offset in map(origin_of, _routed(recorder)):
+        ends[topic, partition] = max(ends[topic, partition], offset + 1)
+    return {
+        topic: [
+            each
+            for each in recorder.records(topic)
+            if topic in recorder.inputs or each.offset < ends[topic, each.partition]
+        ]
+        for topic in settings.input_topics
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ class Recorder:
         self.progress: list[Progress] = []
         self.routed: list[tuple[int, str, int, int]] = []
         """The offsets that routers have committed: time, topic, partition and offset."""
+        self.inputs: tuple[str, ...] = tuple(settings.input_topics)
+        """The inputs that the manifest names now."""
         self.starts: dict[str, int] = {}
         """When each router's process began."""
         self.events: list[OutsideEvent] = []

@@ -2,7 +2,7 @@
 
 What the workers read is the repartition topic, so all that `World` does to them and to their input is of that.
 Something like a kubelet starts a router or a controller again that has ended. Invariant: a world is drained once the
-routers have routed all inputs, the workers have read all of that, and no growth is under way.
+routers have routed all inputs of the manifest, the workers have read all of that, and no growth is under way.
 """
 
 import json
@@ -52,6 +52,10 @@ class RoutedWorld(World):
         super().__init__(schedule, home, listen)
         self.wanted = self.settings.partitions
         """The number of partitions that the manifest asks for."""
+        self.inputs = tuple(self.settings.input_topics)
+        """The inputs that the manifest names."""
+        self._inputs_of: dict[str, tuple[str, ...]] = {}
+        """Those that each router has in its manifest."""
         self._served = 0
         random = Random(f"{schedule.seed} markers")
         if slowest := random.choice([0.0, 0.02, 0.5]):
@@ -88,11 +92,13 @@ class RoutedWorld(World):
             return ControllerProcess(
                 *(name, seat, self.settings),
                 Orders(lambda: self.wanted, self._unlearnt, self._serve),
+                self.inputs,
                 kafka=self.kafka,
                 clock=self.clock,
                 on_call=self._on_call,
             )
-        stream = stream_of(self.settings, accepted=self._accepted)
+        self._inputs_of[name] = self.inputs
+        stream = stream_of(self.settings, inputs=self.inputs, accepted=self._accepted)
         assert stream.spec.repartition is not None
         config = RouterConfig(
             stream=stream,
@@ -185,6 +191,15 @@ class RoutedWorld(World):
             self._start_at(place)
             self.clock.after(seconds, lambda: self._kill(first))
 
+    def change_inputs(self, inputs: Sequence[str], pause: float) -> None:
+        """Name other inputs in the manifest, and restart routers and controller, each after a pause.
+
+        The one that starts meanwhile for another reason has the new manifest sooner.
+        """
+        self.inputs = self.recorder.inputs = tuple(inputs)
+        for number, seat in enumerate(self._places):
+            self.clock.after(number * pause, partial(self.stop_at, seat, 0.0))
+
     def send_to(self, topic: str, partition: int, records: Sequence[Record]) -> None:
         """Append records of the stream's producers to an input."""
         self.records += len(records)
@@ -230,15 +245,18 @@ class RoutedWorld(World):
         now = self.clock.monotonic()
         if any(each.frozen_until > now for each in self._processes):
             return False
+        names = [each.name for each in self._processes]
+        if any(self._inputs_of.get(name, self.inputs) != self.inputs for name in names):
+            return False  # it may go on routing an input that is out
         processes = [place.process for place in self._places.values()]
         if any(each is None or not each.runs_well for each in processes):
             return False
-        for topic in self.settings.input_topics:
-            for log in self.kafka.topics.get(topic).logs:
-                if not self._is_read(ROUTER_GROUP, topic, log.partition):
-                    return False
-                if self._is_lost(topic, log):
-                    return False
+        logs = [(topic, log) for topic in self.inputs for log in self.kafka.topics.get(topic).logs]
+        if any(
+            self._is_lost(topic, log) or not self._is_read(ROUTER_GROUP, topic, log.partition)
+            for topic, log in logs
+        ):
+            return False
         if self.kafka.coordinator.pending or not self._has_grown():
             return False
         return super()._is_drained()

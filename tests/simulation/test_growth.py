@@ -11,7 +11,14 @@ from tests.simulation.outcome import run
 from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.faults import Crash, ReplaceVolume, Snapshot
 from tests.simulation.schedule.input import Item
-from tests.simulation.schedule.routers import FreezeAt, Grow, KillAt, SecondAt, SendTo
+from tests.simulation.schedule.routers import (
+    ChangeInputs,
+    FreezeAt,
+    Grow,
+    KillAt,
+    SecondAt,
+    SendTo,
+)
 from tests.simulation.schedule.settings import (
     EPOCHS,
     REPARTITION,
@@ -140,3 +147,31 @@ def test_an_input_that_cannot_be_read_keeps_no_other_one_back(
     reason = "NoLeader" if isinstance(refusal, LeaderAway) else "NotAuthorized"
     assert reasons == {reason}
     assert routed == {HELD: 0, OTHER: 50}, "one is routed meanwhile"
+
+
+LOSE, REGAIN = ChangeInputs((0,)), ChangeInputs((0, 1))
+
+
+@pytest.mark.parametrize("steps", [(LOSE,), (LOSE, REGAIN)])
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_growth_ends_without_an_input_that_was_taken_out_of_the_manifest(
+    steps: tuple[ChangeInputs, ...], *, exactly_once: bool
+) -> None:
+    """What came while it was out is routed by the new epoch once it is back, and nothing of it twice."""
+    between = (at(5.0, Grow(4)), at(0.1, send(0, 50, 100)), at(0.1, send(1, 60, 110)))
+    first, *others = steps
+    outcome = run(
+        Schedule(
+            1,
+            replace(SETTINGS, exactly_once=exactly_once),
+            (
+                at(3.0, send(0, 0, 50)),
+                at(0.2, send(1, 25, 75)),
+                at(5.0, first),
+                *between,
+                *(at(40.0, each) for each in others),
+                *END,
+            ),
+        )
+    )
+    assert not outcome.defects, "\n".join(outcome.defects)

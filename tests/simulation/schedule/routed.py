@@ -28,6 +28,7 @@ from tests.simulation.schedule.faults import (
 from tests.simulation.schedule.input import Item
 from tests.simulation.schedule.routers import (
     AddInputPartition,
+    ChangeInputs,
     FailCallAt,
     FreezeAt,
     Grow,
@@ -173,6 +174,8 @@ _REPEATS_SHARE: Final = 0.6
 _SILENCE_SHARE: Final = 0.1
 _EARLY_SHARE: Final = 0.25
 _LOSES_SHARE: Final = 0.1
+_MANIFESTS_SHARE: Final = 0.3
+_REGAINS_SHARE: Final = 0.6
 
 
 def routed_schedule_of(seed: int) -> Schedule:
@@ -200,6 +203,7 @@ def routed_schedule_of(seed: int) -> Schedule:
     if random.random() < _REPEATS_SHARE:
         steps += source.repeats()
     _add_silence(Random(f"{seed} silence"), settings, steps)
+    steps = _with_manifests(seed, settings, steps)
     return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
 
 
@@ -247,6 +251,30 @@ def _add_silence(random: Random, settings: Settings, steps: list[Step]) -> None:
     number, silence = random.choice(silences)
     at = random.randrange(1, len(steps) + 1)
     steps.insert(at, Step(moment_of(random, silence), number, silence))
+
+
+def _with_manifests(seed: int, settings: Settings, steps: list[Step]) -> list[Step]:
+    """Let some streams lose inputs, and mostly regain them.
+
+    Of a generator of its own, so that the other schedules stay as they were.
+    """
+    random, count = Random(f"{seed} manifests"), len(settings.inputs)
+    if count < 2 or random.random() >= _MANIFESTS_SHARE:
+        return steps
+    some = [
+        tuple(sorted(random.sample(range(count), random.randint(1, count))))
+        for _ in range(random.choice([1, 1, 2, 3]))
+    ]
+    for topics in [*some, *([tuple(range(count))] if random.random() < _REGAINS_SHARE else [])]:
+        when = When(random.randint(1, 40), seconds=random.choice([0.5, 5.0, 20.0]))
+        change = ChangeInputs(topics, random.choice([0.0, 0.5, 5.0]))
+        after = max((n for n, each in enumerate(steps, 1) if _changes_inputs(each)), default=0)
+        steps.insert(random.randint(after, len(steps)), Step(when, 0, change))
+    return steps
+
+
+def _changes_inputs(step: Step) -> bool:
+    return isinstance(step.action, ChangeInputs)
 
 
 def _settings(random: Random) -> Settings:

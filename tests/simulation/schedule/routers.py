@@ -157,6 +157,24 @@ class LoseTail:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeInputs:
+    """Name these inputs in the manifest, and no others; the processes get it one after the other."""
+
+    topics: tuple[int, ...]
+    pause: float = 0.5
+    process = "g"
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        return "inputs changed"
+
+    def perform(self, world: World, partition: int) -> None:  # noqa: ARG002 (there is one manifest)
+        """Change the manifest."""
+        _routed(world).change_inputs([input_topic(each) for each in self.topics], self.pause)
+
+
+@dataclass(frozen=True, slots=True)
 class Grow:
     """Ask for more partitions of the stream."""
 

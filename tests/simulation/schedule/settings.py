@@ -138,10 +138,15 @@ AcceptedLoss = tuple[str, int, int, int]
 
 @lru_cache(maxsize=256)
 def stream_of(
-    settings: Settings, *, direct: bool = False, accepted: tuple[AcceptedLoss, ...] = ()
+    settings: Settings,
+    *,
+    direct: bool = False,
+    inputs: tuple[str, ...] | None = None,
+    accepted: tuple[AcceptedLoss, ...] = (),
 ) -> DedupeStream:
-    """Return the manifest of a stream with these settings; with `direct` the one before it got routers.
+    """Return the manifest of a stream with these settings.
 
+    With `direct` the one before it got routers; `inputs` are those that it names, by default all that routers read;
     `accepted` are the losses of input that a person has accepted.
     """
     spec: dict[str, Any] = {
@@ -176,7 +181,7 @@ def stream_of(
     if direct:
         spec["input"] = {"topic": input_topic(0)}
     elif settings.inputs:
-        spec["input"] = {"topics": settings.input_topics}
+        spec["input"] = {"topics": list(inputs or settings.input_topics)}
         by = "Key" if settings.by_key else "Id"
         spec["repartition"] = {"by": by, "partitions": settings.partitions}
     if accepted:

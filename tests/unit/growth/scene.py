@@ -12,6 +12,7 @@ from dedupe_growth.mark import Mark, mark_of
 from dedupe_growth.routed_offsets import encode_routed
 from dedupe_growth.writer import TRANSACTION_SECONDS, EpochWriter
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offset_metadata import Cut, encode_metadata, with_token
 from dedupe_kafka.offsets import TopicOffsets
 from tests.simulation.kafka.calls import Call, Hook, Moment
@@ -35,6 +36,7 @@ class Scene:
         for name, partitions in (("orders", 2), ("orders-clean", 2), (BETWEEN, 2), (EPOCHS, 1)):
             self.cluster.create_topic(name, partitions)
         self.hidden: set[str] = set()
+        self.unreadable: dict[str, StreamError] = {}
 
     # -- whom a test watches -------------------------------------------------------------------------
 
@@ -69,6 +71,11 @@ class Scene:
             "sim:9092", {}, clients=self.cluster.clients("admin", no_faults), clock=self.clock
         )
         return cluster.offsets(name)
+
+    def offsets_of(self, name: str, partitions: Collection[int]) -> TopicOffsets:
+        """Return what keeps a client from reading a topic, if something does."""
+        failed = dict.fromkeys(partitions, self.unreadable[name]) if name in self.unreadable else {}
+        return TopicOffsets(topic=name, id="", lows={}, ends={}, failed=failed)
 
     # -- the epoch log -------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from dedupe_crds.status.growth import GrowthStep
-from dedupe_growth.controller import GrowthController
+from dedupe_growth.controller import FormerInputUnreadable, GrowthController
 from dedupe_growth.entries import (
     Cuts,
     Direct,
@@ -507,3 +507,58 @@ def test_a_change_to_fewer_partitions_is_refused(scene: Scene) -> None:
 def test_without_workers_before_a_stream_begins_with_its_routers(scene: Scene) -> None:
     assert scene.controller().step(2, {})
     assert scene.entries == [FIRST]
+
+
+# -- an input that was taken out of the manifest -------------------------------------------------------
+
+
+def taken_out(scene: Scene, *entries: Entry) -> None:
+    """`gone` was an input, and both of its partitions were routed by epoch 0."""
+    scene.cluster.create_topic("gone", 2)
+    scene.enter(Switch(epoch=0, partitions=2, inputs={**INPUTS, "gone": 2}), *entries)
+    scene.grow(4)
+    for topic in ("orders", "gone"):
+        for partition in range(2):
+            scene.route(partition, 0, topic)
+
+
+def test_a_former_input_gets_the_new_epoch_as_well(scene: Scene) -> None:
+    taken_out(scene, Done(epoch=0), Prepare(epoch=1, partitions=4))
+    controller = scene.controller()
+    steps(controller)
+    assert scene.entries[-1] == Switch(epoch=1, partitions=4, inputs={**INPUTS, "gone": 2})
+    for partition in range(2):
+        scene.route(partition, 1)
+    scene.route(0, 1, "gone")
+    assert steps(controller) == 0
+    assert controller.status is not None
+    assert controller.status.waiting_for == ["gone/1"]
+    scene.route(1, 1, "gone")
+    steps(controller)
+    assert MARK in scene.marks(0)
+
+
+def test_a_former_input_that_is_deleted_is_not_waited_for(scene: Scene) -> None:
+    taken_out(scene, Done(epoch=0), *SWITCHED[2:3])
+    scene.enter(Switch(epoch=1, partitions=4, inputs={**INPUTS, "gone": 2}))
+    for partition in range(2):
+        scene.route(partition, 1)
+    scene.cluster.delete_topic("gone")
+    steps(scene.controller())
+    assert MARK in scene.marks(0)
+
+
+@pytest.mark.parametrize("entries", [[Done(epoch=0)], [Done(epoch=0), PREPARED[2]]])
+def test_a_former_input_without_rights_is_named_before_a_growth_begins(
+    scene: Scene, entries: list[Entry]
+) -> None:
+    taken_out(scene, *entries)
+    before = scene.entries
+    scene.unreadable["gone"] = NotAuthorized("gone/0: no READ")
+    controller = scene.controller()
+    with pytest.raises(FormerInputUnreadable, match=r"gone was an input .* gone/0: no READ"):
+        controller.step(4, LEARNT)
+    assert scene.entries == before
+    scene.unreadable.clear()
+    steps(controller)
+    assert scene.epochs.switched == 1

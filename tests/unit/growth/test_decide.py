@@ -42,6 +42,7 @@ def seen(
     wanted: int = 4,
     inputs: Mapping[str, int] = INPUTS,
     *,
+    former: Mapping[str, int] | None = None,
     adopted: Mapping[Place, int] | None = None,
     passed: Mapping[int, Cut] | None = None,
     unlearnt: Mapping[int, int] | None = None,
@@ -49,6 +50,7 @@ def seen(
     return Observed(
         inputs=inputs,
         wanted=wanted,
+        former=former or {},
         adopted=adopted or {},
         passed=passed or {},
         unlearnt=unlearnt or {},
@@ -227,6 +229,15 @@ def test_an_input_that_is_only_hidden_is_waited_for(inputs: dict[str, int]) -> N
     assert shown(SWITCHED, there).waiting_for == ["a/1"]
 
 
+@pytest.mark.parametrize("adopted", [{A0: 1}, {A0: 1, A1: 0}])
+def test_a_former_input_is_waited_for_while_it_exists(adopted: dict[Place, int]) -> None:
+    """A router of the former manifest may go on routing it, also a partition that has no offset yet."""
+    there = seen(4, {"b": 1}, former=INPUTS, adopted=adopted)
+    entries = [*SWITCHED, Listed(epoch=1, inputs={"b": 1})]
+    assert after(entries, there).act is None
+    assert shown(entries, there).waiting_for == ["a/1"]
+
+
 @pytest.mark.parametrize(("inputs", "adopted"), [({"a": 1}, {A0: 1}), ({}, {})])
 def test_of_an_input_that_was_deleted_nothing_is_left_to_route(
     inputs: dict[str, int], adopted: dict[Place, int]
@@ -315,6 +326,7 @@ class AnyGrowth(RuleBasedStateMachine):
     def begin(self, wanted: int) -> None:
         self.entries: list[Entry] = []
         self.exist: dict[str, int] = {"a": 1}
+        self.named = {"a", "b"}
         self.seen = seen(wanted, self.exist)
         self.marks: set[tuple[int, int]] = set()
 
@@ -334,7 +346,18 @@ class AnyGrowth(RuleBasedStateMachine):
 
     @rule()
     def look_at_inputs(self) -> None:
-        self.seen = replace(self.seen, inputs=dict(self.exist))
+        listed = self.epochs.listed.keys() - self.named
+        self.seen = replace(
+            self.seen,
+            inputs={each: self.exist[each] for each in self.exist if each in self.named},
+            former={each: self.exist[each] for each in self.exist if each in listed},
+        )
+
+    @rule(named=st.sampled_from(["a", "b", "ab"]))
+    def name_inputs(self, named: str) -> None:
+        """Change the manifest; a router of the former one may go on by it."""
+        self.named = set(named)
+        self.look_at_inputs()
 
     @rule(topic=st.sampled_from("ab"))
     def hide_an_input(self, topic: str) -> None:

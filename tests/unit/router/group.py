@@ -139,6 +139,7 @@ class FakeStarts:
         self.fails: Exception | None = None
         self.held_by: dict[Place, StreamError] = {}
         self.last_read: dict[Place, LastRead] = {}
+        self.former: set[Place] = set()
 
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
         if self.fails:
@@ -153,7 +154,8 @@ class FakeStarts:
                 "id-1",
                 self.epochs.get(place, 0 if place in self.offsets else NO_EPOCH),
                 self.held_by.get(place),
-                self.last_read.get(place, NOTHING_READ),
+                last_read=self.last_read.get(place, NOTHING_READ),
+                is_former=place in self.former,
             )
             for place in places(partitions)
         ]

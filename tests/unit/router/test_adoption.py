@@ -16,7 +16,8 @@ from dedupe_router.adoption import Adoption
 from tests.unit.crds.manifests import changed
 from tests.unit.router.group import FakeLog, record
 
-SPEC = parse_manifest(changed({"spec.repartition": {"partitions": 2}}), "-").spec
+NAMED = {"spec.input": {"topics": ["raw", "other"]}, "spec.repartition": {"partitions": 2}}
+SPEC = parse_manifest(changed(NAMED), "-").spec
 START = Switch(epoch=0, partitions=2, inputs={"raw": 2})
 GROWTH: list[Entry] = [
     Prepare(epoch=1, partitions=4),
@@ -139,6 +140,25 @@ def test_a_partition_that_is_not_listed_waits(place: tuple[str, int]) -> None:
     log.entries.append(Listed(epoch=0, inputs={"raw": 3, "other": 1}))
     adoption.follow()
     assert adoption.refuses(place, NO_EPOCH) == ""
+
+
+def test_a_former_input_is_known_by_the_log_and_the_manifest() -> None:
+    log, adoption = begun()
+    assert adoption.former == []
+    log.entries.append(Listed(epoch=0, inputs={"gone": 2, "other": 1}))
+    adoption.follow()
+    assert adoption.former == ["gone"]
+    assert (adoption.is_former("gone"), adoption.is_former("other")) == (True, False)
+
+
+def test_a_former_input_waits_for_no_list_but_for_a_newer_epoch() -> None:
+    """Nobody lists partitions that it gets while it is out; an epoch never goes back."""
+    log, adoption = begun()
+    assert adoption.refuses(("gone", 9), 0) == ""
+    assert "by epoch 1" in adoption.refuses(("gone", 0), 1)
+    log.entries += GROWTH
+    adoption.follow()
+    assert adoption.refuses(("gone", 0), 1) == ""
 
 
 def test_what_an_older_epoch_lists_is_not_routed_by_a_newer_one() -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.status.router import RouterPhase
 from dedupe_growth.entries import Listed, Switch
-from dedupe_kafka.errors import BrokerUnavailable, NoLeader, RecordTooLarge
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader, NotAuthorized, RecordTooLarge
 from dedupe_kafka.offsets import Place
 from dedupe_router.errors import Rebalanced
 from dedupe_router.loop import Loop
@@ -22,7 +22,8 @@ from tests.unit.worker.still_clock import StillClock
 
 A, B = ("raw", 0), ("raw", 1)
 START = Switch(epoch=0, partitions=4, inputs={"raw": 10})
-STREAM = parse_manifest(changed({"spec.repartition.partitions": 4}), "-")
+NAMED = {"spec.input.topic": "raw", "spec.repartition.partitions": 4}
+STREAM = parse_manifest(changed(NAMED), "-")
 
 
 @dataclass
@@ -357,3 +358,20 @@ def test_bytes_are_those_of_keys_values_and_headers(router: Router) -> None:
     headers = [("h", b"12345"), ("header", b"")]
     router.turn(*(record(offset=n, key=b"key", value=b"12", headers=headers) for n in range(3)))
     assert router.state.tally.bytes == 3 * (3 + 2 + 6 + 6)
+
+
+def test_a_former_input_that_kafka_holds_back_is_named_and_the_router_is_ready() -> None:
+    starts = FakeStarts()
+    starts.offsets, starts.former = {A: 0, B: 0}, {B}
+    starts.held_by = {B: NotAuthorized("raw/1: no READ")}
+    router = Router(starts=starts)
+    router.reader.clock = router.clock
+    router.turn(record(offset=0))
+    assert router.output.records == [(0, 0)]
+    assert router.state.ready
+    assert "raw/1: no READ: spec.input" in router.state.warnings["FormerInputHeld"]
+    starts.held_by = {}
+    router.clock.sleep(20)
+    router.turn()
+    router.turn()
+    assert router.state.warnings == {}

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from dedupe_kafka.errors import BrokerUnavailable, NoLeader, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, NoLeader, NotAuthorized, StreamError
 from dedupe_router.reader import InputReader
 from tests.unit.router.group import FakeGroup, FakeStarts, end, reader_of, record
 from tests.unit.worker.still_clock import StillClock
@@ -322,3 +322,68 @@ def test_a_refusal_of_no_partition_ends_the_session(group: FakeGroup, reader: In
     group.arrives = [Message(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))]
     with pytest.raises(StreamError):
         reader.read(10)
+
+
+# -- former inputs: the log lists them, and the manifest has them no more ------------------------------
+
+
+@pytest.fixture
+def former(group: FakeGroup) -> InputReader:
+    """A reader of A, and of B, whose input is out of the manifest."""
+    starts = FakeStarts()
+    starts.offsets, starts.former = {A: 3, B: 7}, {B}
+    made = reader_of(group, starts)
+    group.give(A, B)
+    return made
+
+
+def test_nothing_of_a_former_input_is_read_and_its_offset_gets_each_new_epoch(
+    group: FakeGroup, former: InputReader
+) -> None:
+    assert group.assigned == {A: 3}
+    assert former.offsets_after([], 0) == []
+    both = former.offsets_after([], 1)
+    assert {(each.partition, each.offset, each.metadata) for each in both} == {
+        (0, 3, "id-1:1"),
+        (1, 7, "id-1:1"),
+    }
+    former.mark_committed(0, both)
+    assert former.offsets_after([], 1) == []
+    group.take(B)
+    assert (former.places, group.assigned) == ([A], {A: 3})
+
+
+def test_a_former_input_is_no_input_in_the_status(former: InputReader) -> None:
+    assert [(each.topic, each.partitions) for each in former.inputs()] == [("raw", [0])]
+    assert former.behind() == {}
+
+
+def test_a_former_input_gets_no_older_epoch_than_it_has(former: InputReader) -> None:
+    former.hold(B)
+    assert [each.partition for each in former.offsets_after([], 1)] == [0]
+    former.release(B, [])
+    assert [each.partition for each in former.offsets_after([], 1)] == [0, 1]
+
+
+def test_a_former_input_is_not_paused_nor_resumed(group: FakeGroup, former: InputReader) -> None:
+    former.pause(paused=True)
+    assert group.paused == {A}
+    former.pause(paused=False)
+    assert group.paused == set()
+
+
+def test_a_former_input_without_rights_holds_nothing_else(group: FakeGroup) -> None:
+    starts, clock = FakeStarts(), StillClock()
+    starts.offsets, starts.former = {A: 3, B: 7}, {B}
+    starts.held_by = {B: NotAuthorized("raw/1: no READ")}
+    reader = reader_of(group, starts)
+    reader.clock = clock
+    group.give(A, B)
+    assert reader.held_by == []
+    assert reader.former_held_by() == [starts.held_by[B]]
+    assert [each.partition for each in reader.offsets_after([], 1)] == [0]
+    starts.held_by = {}
+    clock.sleep(20)
+    reader.read(10)
+    assert (reader.former_held_by(), group.assigned) == ([], {A: 3})
+    assert [each.partition for each in reader.offsets_after([], 1)] == [0, 1]

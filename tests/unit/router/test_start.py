@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH
-from dedupe_kafka.errors import NoLeader, NotAuthorized, StreamError
+from dedupe_kafka.errors import NoLeader, NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.fetch_errors import InputTruncated
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_router.errors import RouterOffsetsLost
@@ -17,6 +17,7 @@ from dedupe_router.start import Start, StartFinder
 from tests.unit.worker.still_clock import StillClock
 
 RAW = TopicPartition("raw", 0)
+RAW_0 = ("raw", 0)
 
 
 class Refused:
@@ -40,6 +41,7 @@ class FakeKafka:
     handed_over: RouterStart | None = None
     failed: dict[int, StreamError] = field(default_factory=dict)
     refused: KafkaError | None = None
+    former: bool = False
 
     def committed(self, wanted: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 10
@@ -61,9 +63,13 @@ class FakeKafka:
         assert (topic, partition) == (RAW.topic, RAW.partition)
         return self.handed_over
 
+    def is_former(self, topic: str) -> bool:
+        assert topic == RAW.topic
+        return self.former
+
     def finder(self) -> StartFinder:
         both: Any = self
-        return StartFinder(both, both, StillClock(), self.warned.__setitem__, self.begun)
+        return StartFinder(both, both, StillClock(), self.warned.__setitem__, both)
 
     def start(self, wanted: Sequence[TopicPartition] = (RAW,)) -> Start:
         (found,) = self.finder().of(wanted)
@@ -154,3 +160,33 @@ def test_lost_offsets_of_a_group_that_has_routed_are_an_error() -> None:
         kafka.finder().require_offsets(["raw"], routed=True)
     kafka.committed_at = 0
     kafka.finder().require_offsets(["raw"], routed=True)
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        FakeKafka(low=50),
+        FakeKafka(end=10),
+        FakeKafka(id="id-2"),
+        FakeKafka(failed={0: NoLeader("raw/0 has no leader")}),
+    ],
+)
+def test_the_offset_of_a_former_input_is_kept_as_it_is(kafka: FakeKafka) -> None:
+    """What it lost, and whether it is another topic now, is said when it is an input again."""
+    kafka.former, kafka.committed_at, kafka.metadata = True, 42, "id-1:3"
+    assert kafka.start() == Start(RAW_0, 42, 42, "id-1", 3, is_former=True)
+    assert not kafka.warned
+
+
+def test_a_former_input_that_was_never_read_begins_where_it_would() -> None:
+    kafka = FakeKafka(former=True, low=3)
+    assert kafka.start() == Start(RAW_0, 3, -1, "id-1", NO_EPOCH, is_former=True)
+    kafka.handed_over = RouterStart(offset=1, topic_id="id-0")
+    assert kafka.start() == Start(RAW_0, 1, -1, "id-0", NO_EPOCH, is_former=True)
+
+
+@pytest.mark.parametrize("why", [NotAuthorized("no READ"), TopicMissing("no topic")])
+def test_a_former_input_whose_offset_kafka_would_refuse_is_held(why: StreamError) -> None:
+    kafka = FakeKafka(former=True, committed_at=42, metadata="id-1:3", failed={0: why})
+    found = kafka.start()
+    assert (found.held_by, found.is_former) == (why, True)

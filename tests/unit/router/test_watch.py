@@ -100,8 +100,19 @@ def test_a_pattern_finds_topics_as_they_come_and_names_those_that_vanish() -> No
 
 
 def test_without_any_topic_it_waits_by_name() -> None:
-    seen = Seen({"pattern": "nothing-.*"})
+    seen = Seen({"pattern": "nothing-.*"}, FakeCluster(ids={}))
     assert (list(seen.watch.topics), list(seen.state.warnings)) == ([], ["NoInputTopic"])
+
+
+def test_a_former_input_stays_subscribed_and_is_not_missed() -> None:
+    """The log lists `raw`: its offsets are kept, and get each new epoch."""
+    seen = Seen({"topic": "more"}, FakeCluster(ids={"raw": "id-1", "more": "id-2"}))
+    assert list(seen.watch.topics) == ["more", "raw"]
+    seen.cluster.ids["raw"] = "id-3"
+    seen.watch.check()
+    del seen.cluster.ids["raw"]
+    seen.watch.check()
+    assert (list(seen.watch.topics), seen.state.warnings) == (["more"], {})
 
 
 def test_another_topic_of_the_name_ends_the_session() -> None:

@@ -72,9 +72,8 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
     counted: IdOf = _nameless if settings.observes else id_of
     written = [(each.time_ms, each.record) for each in recorder.written(OUTPUT)]
     written.sort(key=lambda each: each[0])  # of several copies the one that passed first
-    raw = losses.all_that_counts
     output = judge_repartitioned(
-        raw,
+        losses.all_that_counts,
         [record for _, record in written],
         counted,
         ordered_by=lambda _: None,  # whatever of an input partition goes to one output partition
@@ -84,7 +83,7 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
         # A record without an id that passes again has no first copy left to be compared with.
         output.foreign[:] = [each for each in output.foreign if each.id is not None]
     elif settings.by_key:
-        output.reordered += judge_key_order(raw, written, counted)
+        output.reordered += judge_key_order(losses.all_that_counts, written, counted)
     lines = [*(f"routing {line}" for line in _lines(routing)), *_lines(passing), *_lines(output)]
     return lines, passing.repeats
 

@@ -3,7 +3,7 @@
 The worker of a partition that was added reads the old partitions so (recovery/learning.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -49,18 +49,28 @@ class OutputReader:
         self._ends: Mapping[int, int] = {}
         self._there: Mapping[int, int] = {}
         self._paused: set[int] = set()
+        self._waiting: list[Collection[int]] = []
         self._progress_at = clock.monotonic()
         self.positions: dict[int, int] = {}
 
-    def seek(self, positions: Mapping[int, int], there: Mapping[int, int]) -> None:
+    def seek(
+        self,
+        positions: Mapping[int, int],
+        there: Mapping[int, int],
+        order: Sequence[Collection[int]] = (),
+    ) -> None:
         """Read these partitions, each from its position on.
 
-        `there` is up to where each has records.
+        `there` is up to where each has records. `order` are groups of all partitions: one is read once what is there of
+        all groups before it is read; without it all are read at once.
         """
         self.positions, self._there = dict(positions), there
+        self._waiting = list(order[1:])
         places = [TopicPartition(self._topic, each, at) for each, at in positions.items()]
         with self._reading():
             self._consumer.assign(places)
+            if self._waiting:
+                self._consumer.pause(self._named(self._later()))
 
     def stop_at(self, ends: Mapping[int, int]) -> None:
         """Read each partition to its end and no further; until then all are followed."""
@@ -86,6 +96,7 @@ class OutputReader:
         Raises BrokerUnavailable if nothing arrived for long of what is there, and no open transaction hides it.
         """
         self._pause_at_ends()
+        self._begin_next()
         with self._reading():
             messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
         before = sum(self.positions.values())
@@ -132,11 +143,29 @@ class OutputReader:
     def _behind(self) -> list[int]:
         return [each for each, end in self._ends.items() if self.positions[each] < end]
 
+    def _later(self) -> set[int]:
+        """Return the partitions that are not read yet."""
+        return {each for group in self._waiting for each in group}
+
+    def _begin_next(self) -> None:
+        """Read the next group, once what is there of those before is read."""
+        begun = self.positions.keys() - self._later()
+        if self._waiting and all(self.positions[each] >= self._end_there(each) for each in begun):
+            with self._reading():
+                self._consumer.resume(self._named(set(self._waiting.pop(0)) - self._paused))
+
+    def _end_there(self, partition: int) -> int:
+        there = self._there[partition]
+        return min(there, self._ends.get(partition, there))
+
+    def _named(self, partitions: Collection[int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, each) for each in sorted(partitions)]
+
     def _pause_at_ends(self) -> None:
         done = {each for each, end in self._ends.items() if self.positions[each] >= end}
         if new := done - self._paused:
             with self._reading():
-                self._consumer.pause([TopicPartition(self._topic, each) for each in sorted(new)])
+                self._consumer.pause(self._named(new))
             self._paused |= new
 
     def _watch(self, *, moved: bool) -> None:
@@ -145,7 +174,8 @@ class OutputReader:
             self._progress_at = now
             self._hidden.are_gone()
         elif now - self._progress_at >= _STARVED_SECONDS:
-            left = {each: at for each, at in self.positions.items() if self._left(each)}
+            read = self.positions.keys() - self._later()
+            left = {each: self.positions[each] for each in read if self._left(each)}
             if self._hidden.are_all(left):
                 self._progress_at = now  # asked again after as long
                 return

@@ -1,17 +1,19 @@
 """Learn the ids that are this partition's from the outputs of older ones.
 
-`Startup` calls it at the start of a partition that a growth has added: in a rebuild before the catch-up with the own
-output, else after it. The worker reads the old outputs, keeps the ids that its partition gets, and follows them until
+`Startup` calls it at the start of a partition that a growth has added, before the catch-up with the own output, whose
+records are newer. The worker reads the old outputs, keeps the ids that its partition gets, and follows them until
 the growth's cuts are in the epoch log: no record of such an id is in an old output after its cut. Only then does the
 loop begin. Invariants:
   - The store says up to where it has learnt, in the same write as the ids. So whatever becomes of the volume, the
     worker reads what its store lacks, and nothing that it has.
-  - An id that the store has keeps its value: it was learnt before, or the record is of the own output, and newer.
+  - Of several records of an id in an old output the newest counts: its partition had forgotten the id before. Of
+    several old outputs it is that of the youngest partition.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from itertools import groupby
 from threading import Event
 from typing import Final
 
@@ -33,6 +35,7 @@ from dedupe_worker.recovery.learnt_ids import open_outputs, own_rows, readable_c
 from dedupe_worker.recovery.output_values import ValuesOfOutputs
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import Progress, show_progress
+from dedupe_worker.store.offset_ranges import decode_ranges
 from dedupe_worker.values import timestamps
 
 REASON: Final = LEARNING
@@ -95,7 +98,7 @@ class Learning:
             values = ValuesOfOutputs(factory, self.partition, window, readers)
             there = {each: self._offsets(each) for each in self._sources}
             ends = {each: offsets.end for each, offsets in there.items()}
-            reader.seek(self._starts(window, there), ends)
+            reader.seek(self._starts(window, there), ends, self._by_age())
             keep = self._route(epochs)
             log.info("learning ids of older partitions", epoch=epoch, of=len(reader.positions))
             began = self._written_at = factory.clock.monotonic()
@@ -131,6 +134,14 @@ class Learning:
 
     def _offsets(self, source: int) -> OffsetRange:
         return self.partition.topics.offsets(self.partition.output_topic.name, source)
+
+    def _by_age(self) -> list[list[int]]:
+        """Return the old partitions in groups, those that came first before the others.
+
+        An id moves to added partitions only. So what an earlier group has of it is older.
+        """
+        born = self.epochs.epochs.born
+        return [list(group) for _, group in groupby(self._sources, key=born)]
 
     def _starts(self, window: Window, there: Mapping[int, OffsetRange]) -> dict[int, int]:
         """Return where to read each old output; mark a window that will be shorter."""
@@ -168,8 +179,7 @@ class Learning:
         if not packed:
             return
         found = values.of(run.partition, run.records, ids.rows, times)[mine]
-        # Whatever is known is of a newer record, or of the same old output.
-        window.admit(packed, found)
+        window.learn(packed, found)
 
     # -- what is written -------------------------------------------------------------------------
 
@@ -177,7 +187,7 @@ class Learning:
         self, window: Window, output_position: int, input_offset: int
     ) -> Callable[[Mapping[int, int]], None]:
         def write(positions: Mapping[int, int]) -> None:
-            now_ms = self.factory.clock.time_ms()
+            now_ms, metadata = self.factory.clock.time_ms(), window.store.metadata
             window.store.learnt.advance(self._epoch, positions)
             # As in a catch-up: ageing takes the ids as seen now, because their real time is not known.
             window.commit(
@@ -185,6 +195,7 @@ class Learning:
                 input_offset=input_offset,
                 seen_ms=now_ms,
                 newest_ms=self._unwritten.newest_ms,
+                own=decode_ranges(metadata.own_output) if metadata else (),
             )
             window.age(now_ms)
 

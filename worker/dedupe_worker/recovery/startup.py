@@ -190,8 +190,8 @@ class Startup:
     ) -> int:
         """Add the output from the plan's start on to the window; return the output's end.
 
-        `learn` adds the ids of other partitions to a store that is complete up to a position of the own output: in a
-        rebuild first, because their records are older. The window is not complete if `stop` is set meanwhile.
+        `learn` adds the ids of other partitions to a store that is complete up to a position of the own output: first,
+        because their records are older. The window is not complete if `stop` is set meanwhile.
         """
         output = partition.output_topic.name
         end = partition.topics.offsets(output, self._config.partition).end
@@ -215,16 +215,16 @@ class Startup:
                 self._begin(plan, window, input_offset, first_ms)
                 learn(plan.start)
 
+        if plan.start >= end:  # what it learns is shown then
+            show_progress(self._worker_state, plan.reason, Progress(0, 0, 0.0))
+        if begin is None:
+            learn(plan.start)
         if plan.start < end:
             self._read_tail(partition, plan, window, input_offset, end, begin)
-        else:
-            show_progress(self._worker_state, plan.reason, Progress(0, 0, 0.0))
-            if begin:  # what it learns is shown then
-                begin(self._clock.time_ms())
+        elif begin:
+            begin(self._clock.time_ms())
         if self._worker_state.reconcile:
             log.info("caught up", **self._worker_state.reconcile.model_dump())
-        if not (plan.rebuild or self._stop.is_set()):
-            learn(end)
         return end
 
     def _begin(self, plan: CatchUpPlan, window: Window, input_offset: int, first_ms: int) -> None:

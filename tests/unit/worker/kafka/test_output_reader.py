@@ -42,6 +42,10 @@ class FakeConsumer:
     def pause(self, partitions: list[TopicPartition]) -> None:
         self.paused += [each.partition for each in partitions]
 
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            self.paused.remove(each.partition)
+
     def consume(self, most: int, seconds: float) -> list[Message]:
         self.clock.sleep(seconds)
         if self.fails:
@@ -276,3 +280,38 @@ def test_a_reader_closes_its_consumer(at: Reading) -> None:
     at.reader.close()
     assert not at.hidden.shown
     assert at.consumer.closed
+
+
+# -- one group after the other -------------------------------------------------------------------------
+
+
+def test_a_group_is_read_once_what_was_there_of_those_before_is_read() -> None:
+    at = Reading()
+    at.reader.seek({0: 10, 1: 20, 2: 30}, {0: 12, 1: 22, 2: 30}, [[0], [1], [2]])
+    assert at.consumer.paused == [1, 2]
+    at.read(record(0, 10))
+    at.read(record(0, 11))
+    at.read(event(0, 15))
+    assert at.consumer.paused == [2], "what arrives later of an earlier group is not waited for"
+    at.read(record(1, 20), event(1, 22))
+    at.read()
+    assert at.consumer.paused == []
+
+
+def test_an_end_before_what_is_there_ends_the_wait_for_a_group() -> None:
+    at = Reading()
+    at.reader.seek({0: 10, 1: 20}, {0: 12, 1: 22}, [[0], [1]])
+    at.reader.stop_at({0: 11, 1: 20})
+    at.read(record(0, 10))
+    at.read()
+    assert at.reader.at_ends
+    assert at.consumer.paused == [1, 1, 0], "and what is at its end is not read on"
+
+
+def test_a_group_that_is_not_read_yet_is_not_taken_for_one_that_starves() -> None:
+    at = Reading()
+    at.hidden.partitions = {0}
+    at.reader.seek({0: 10, 1: 20}, {0: 12, 1: 22}, [[0], [1]])
+    for _ in range(300):
+        at.read()
+    assert at.hidden.asked[0] == {0: 10}

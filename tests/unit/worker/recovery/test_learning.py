@@ -26,7 +26,7 @@ from dedupe_worker.recovery import learning as module
 from dedupe_worker.recovery.learning import Learning
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.rocksdb import Store
-from dedupe_worker.values import ValueLayout
+from dedupe_worker.values import ValueLayout, timestamp_of
 from tests.unit.crds.manifests import changed
 from tests.unit.worker.still_clock import StillClock
 from tests.unit.worker.stores import count_known, open_store
@@ -66,6 +66,7 @@ class Outputs:
     stable: dict[int, int] = field(default_factory=dict)
     acts: list[Callable[[], None]] = field(default_factory=list)
     first_after_low: int | None = None
+    waits: dict[int, int] = field(default_factory=dict)
     reads_from: list[dict[int, int]] = field(default_factory=list)
     most: int = 1_000
     unknown: bool = False
@@ -91,8 +92,10 @@ class Outputs:
         self.reads_from.append(dict(self.positions))
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            self.positions.pop(each.partition)
+        self.waits |= {each.partition: self.positions.pop(each.partition) for each in partitions}
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self.positions |= {each.partition: self.waits.pop(each.partition) for each in partitions}
 
     def consume(self, _most: int, seconds: float) -> list[Message]:
         self.clock.sleep(seconds)
@@ -150,18 +153,21 @@ class Log:
 class Worker:
     """The parts of a session that learns."""
 
-    def __init__(self, store: Store, *, partition: int = NUMBER) -> None:
+    def __init__(
+        self, store: Store, *, partition: int = NUMBER, layout: ValueLayout | None = None
+    ) -> None:
+        layout = layout or ValueLayout()
         self.clock = StillClock()
         self.outputs = Outputs(self.clock)
         self.log = Log(PREPARED)
         self.store = store
-        self.window = Window(store)
+        self.window = Window(store, layout.dtype)
         self.stop = Event()
         self.state = WorkerState(STREAM, partition, self.clock)
         factory: Any = SimpleNamespace(
             clock=self.clock,
             config=SimpleNamespace(stream=STREAM, partition=partition),
-            policy=SimpleNamespace(layout=ValueLayout()),
+            policy=SimpleNamespace(layout=layout),
             worker_state=self.state,
             make_output_reader=self.open,
         )
@@ -318,15 +324,74 @@ def test_little_that_was_read_is_written_after_a_while(worker: Worker) -> None:
     assert seen[-1], "before it is known where the output ends"
 
 
-def test_an_id_that_the_own_output_has_keeps_its_value(worker: Worker) -> None:
-    packed = pack_id(OWN[0].encode())
-    worker.window.admit(packed, [b"\x07" * 8])
-    worker.window.commit(output_position=7, input_offset=9, seen_ms=0)
-    worker.outputs.add(0, OWN[0], OWN[0])
-    worker.cut(2, 0)
+def add_timed(outputs: Outputs, *times_ms: int) -> None:
+    """Add records of one id with these timestamps to an old output."""
+    for time_ms in times_ms:
+        outputs.logs[0].append(record(0, outputs.end(0), OWN[0], time_ms))
+        outputs.highs[0] = outputs.end(0) + 1
+
+
+@pytest.mark.parametrize("at_once", [1, 1_000])
+@pytest.mark.parametrize("sessions", [1, 2])
+def test_of_several_records_of_an_id_the_newest_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, sessions: int
+) -> None:
+    """The old partition had forgotten the id before each but the first; timestamps are the producers'."""
+    monkeypatch.setattr(module, "_WRITE_RECORDS", at_once)
+    worker = Worker(open_store(tmp_path), layout=ValueLayout(timed=True))
+    worker.outputs.most = at_once
+    add_timed(worker.outputs, 5, 9)
+    if sessions > 1:
+        worker.outputs.acts = [lambda: None, lambda: None, worker.stop.set]
+        worker.learn()
+        worker.stop.clear()
+    add_timed(worker.outputs, 7)
+    worker.cut(3, 0)
     worker.learn()
-    found = worker.window.admit(packed, [b"\0" * 8])
-    assert found == {0: b"\x07" * 8}
+    [found] = worker.window.find(pack_id(OWN[0].encode())).values()
+    worker.store.close()
+    assert timestamp_of(found) == 7
+
+
+def test_an_output_of_an_older_partition_is_read_before_that_of_a_younger_one(
+    tmp_path: Path,
+) -> None:
+    """An id moves to added partitions only, so its newest record is in the output of the youngest."""
+    worker = Worker(open_store(tmp_path), layout=ValueLayout(timed=True))
+    grown: list[Entry] = [
+        Switch(epoch=0, partitions=1, inputs=INPUTS),
+        Prepare(epoch=1, partitions=2),
+        Switch(epoch=1, partitions=2, inputs=INPUTS),
+        Cuts(epoch=1, cuts={0: 0}),
+        Done(epoch=1),
+        Prepare(epoch=2, partitions=3),
+    ]
+    worker.log.entries, worker.log.epochs = grown, epochs_of(grown)
+    outputs = worker.outputs
+    outputs.most = 1
+    outputs.logs[1].append(record(1, 0, OWN[0], 7))
+    outputs.highs[1] = 1
+    outputs.add(0, *OTHERS)
+    add_timed(outputs, 9)
+    grown.append(Cuts(epoch=2, cuts={0: len(OTHERS) + 1, 1: 1}))
+    worker.learn()
+    [found] = worker.window.find(pack_id(OWN[0].encode())).values()
+    worker.store.close()
+    assert timestamp_of(found) == 7
+
+
+def test_what_the_store_knows_of_its_own_output_is_kept(tmp_path: Path) -> None:
+    """The catch-up follows, and must not bring back what was forgotten."""
+    worker = Worker(open_store(tmp_path))
+    own = [OffsetRange(6, 12)]
+    worker.window.commit(output_position=7, input_offset=9, seen_ms=0, own=own)
+    worker.outputs.add(0, OWN[0])
+    worker.cut(1, 0)
+    worker.learn()
+    metadata = worker.store.metadata
+    worker.store.close()
+    assert metadata is not None
+    assert (metadata.output_position, metadata.own_output) == (7, "6-12")
 
 
 @pytest.mark.parametrize(

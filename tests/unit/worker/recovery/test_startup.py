@@ -291,6 +291,31 @@ def test_what_an_added_partition_learns_stays_shown(
     assert (state.reconcile.reason, state.reconcile.records) == ("Growth", 1_000)
 
 
+@pytest.mark.parametrize("rebuild", [True, False])
+def test_older_partitions_are_learnt_before_the_own_output_is_read(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch, *, rebuild: bool
+) -> None:
+    """Its records are newer."""
+    done: list[tuple[str, int]] = []
+    opened = starts.startup.open_store(starts.partition())
+    plan = replace(opened.plan, start=30, rebuild=rebuild, truncated=True)
+
+    def read_tail(*given: Any) -> None:  # noqa: ANN401 (of the method that it stands for)
+        if begin := given[-1]:
+            begin(5)
+        done.append(("tail", given[1].start))
+
+    monkeypatch.setattr(starts.startup, "_read_tail", read_tail)
+    window = Window(opened.store)
+
+    def learn(position: int) -> None:
+        done.append(("learn", position))
+
+    starts.startup.catch_up(opened.partition, plan, window, 0, learn=learn)
+    opened.store.close()
+    assert done == [("learn", 30), ("tail", 30)]
+
+
 class OneEntry(FewRecords):
     """An owner log of an earlier release: one entry, about output offset 60."""
 

@@ -13,6 +13,7 @@ import click
 from dedupe_crds.command_line import DurationType, add_help_and_version
 from dedupe_crds.exit_status import Commands
 from dedupe_crds.stop_signals import StopSignals
+from dedupe_ids.column_ids import IdType
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_audit import audit_command
@@ -24,6 +25,7 @@ from dedupe_pipeline.cli_options import (
     Common,
     common_options,
     errors_reported,
+    id_type_option,
     resolve_target,
 )
 from dedupe_pipeline.cli_package import package_command
@@ -147,6 +149,7 @@ def aggregate_command(
     "--output", type=DIRECTORY, required=True, help="Directory for the files; it must not exist."
 )
 @click.option("--id-column", default="id", show_default=True)
+@id_type_option("--id-type")
 @click.option("--time-column", default="time", show_default=True)
 @click.option("--partition-column", default="partition", show_default=True)
 @click.option(
@@ -166,6 +169,7 @@ def bootstrap_command(
     warehouse: str | None,
     output: Path,
     id_column: str,
+    id_type: str | None,
     time_column: str,
     partition_column: str,
     partition_by: str | None,
@@ -181,6 +185,7 @@ def bootstrap_command(
         source=source,
         warehouse=warehouse,
         id_column=id_column,
+        id_type=IdType(id_type) if id_type else None,
         time_column=time_column,
         partition_column=partition_column,
         partition_by=Partitioner(partition_by) if partition_by else None,

@@ -14,6 +14,7 @@ from rich.console import Console
 from dedupe_crds.command_line import DurationType
 from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.stop_signals import StopSignals
+from dedupe_ids.column_ids import IdType
 from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
@@ -22,6 +23,7 @@ from dedupe_pipeline.cli_options import (
     check_writable,
     common_options,
     errors_reported,
+    id_type_option,
     resolve_target,
 )
 from dedupe_pipeline.cli_table import landed_table, warehouse_option
@@ -81,6 +83,7 @@ _STATUS = {
     help="Ids delivered before the stream began, as given to bootstrap: topic:NAME, or a path of Parquet or CSV files.",
 )
 @click.option("--known-id-column", default="id", show_default=True)
+@id_type_option("--known-id-type")
 @click.option(
     "--landed",
     metavar="TABLE",
@@ -109,6 +112,7 @@ def audit_command(
     offsets: tuple[str, ...],
     known: str | None,
     known_id_column: str,
+    known_id_type: str | None,
     landed: str | None,
     warehouse: str | None,
     forgotten: Path | None,
@@ -145,7 +149,12 @@ def audit_command(
                 spark_kafka_options=target.connection.source_options,
                 up_to_committed=up_to_committed,
                 bounds=bounds,
-                told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
+                told=ToldIds(
+                    known=known,
+                    id_column=known_id_column,
+                    id_type=IdType(known_id_type) if known_id_type else None,
+                    forgotten=forgotten,
+                ),
                 landed=table,
                 memory=memory,
             )

@@ -15,7 +15,7 @@ from dedupe_kafka.errors import InvalidConfig
 
 
 class IdType(StrEnum):
-    """The type of an id in the records: text and a number of the same digits differ in JSON."""
+    """The type of an id in records: in JSON the text "17" and the number 17 differ."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -102,7 +102,7 @@ def id_column(
 
     `kind` is None for a column of a type that holds no ids; `shown_type` names the type in messages.
 
-    Raises InvalidConfig for a column that can't hold ids of this stream, or not of the type that is told.
+    Raises InvalidConfig for a column that can't hold ids of this stream, or not of the type that the user gives.
     """
     if source.from_ is IdFrom.CONTENT:
         raise InvalidConfig(

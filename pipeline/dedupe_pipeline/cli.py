@@ -38,6 +38,11 @@ from dedupe_pipeline.progress.stages import stages_reported
 from dedupe_pipeline.progress.streaming_job import StreamingJob, metrics_options
 from dedupe_pipeline.report.report import Report, report_options
 
+_SCATTERED = (
+    "ids are in several partitions, so copies of an id do not meet in one worker, and pass. Create the stream with "
+    "spec.repartition, or let producers send equal ids to one partition."
+)
+
 
 @click.group(cls=Commands)
 def main() -> None:
@@ -169,7 +174,7 @@ def bootstrap_command(
     warehouse: str | None,
     output: Path,
     id_column: str,
-    id_type: str | None,
+    id_type: IdType | None,
     time_column: str,
     partition_column: str,
     partition_by: str | None,
@@ -185,7 +190,7 @@ def bootstrap_command(
         source=source,
         warehouse=warehouse,
         id_column=id_column,
-        id_type=IdType(id_type) if id_type else None,
+        id_type=id_type,
         time_column=time_column,
         partition_column=partition_column,
         partition_by=Partitioner(partition_by) if partition_by else None,
@@ -220,10 +225,7 @@ def bootstrap_command(
         out_of_time=done.out_of_time,
     )
     if done.scattered and spec.repartition is None:
-        report.warn(
-            f"{done.scattered:,} ids are in several partitions, so copies of an id do not meet in one worker, and "
-            "pass. Create the stream with spec.repartition, or let producers send equal ids to one partition."
-        )
+        report.warn(f"{done.scattered:,} {_SCATTERED}")
 
 
 main.add_command(land_command)

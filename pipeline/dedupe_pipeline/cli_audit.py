@@ -112,7 +112,7 @@ def audit_command(
     offsets: tuple[str, ...],
     known: str | None,
     known_id_column: str,
-    known_id_type: str | None,
+    known_id_type: IdType | None,
     landed: str | None,
     warehouse: str | None,
     forgotten: Path | None,
@@ -149,20 +149,13 @@ def audit_command(
                 spark_kafka_options=target.connection.source_options,
                 up_to_committed=up_to_committed,
                 bounds=bounds,
-                told=ToldIds(
-                    known=known,
-                    id_column=known_id_column,
-                    id_type=IdType(known_id_type) if known_id_type else None,
-                    forgotten=forgotten,
-                ),
+                told=_told_ids(known, known_id_column, known_id_type, forgotten),
                 landed=table,
                 memory=memory,
             )
             progress = "before the audit was done: nothing was judged"
             result = interruptible(work, spark, signals, progress)
-            total = result.total
-            report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
-            _write(result, html, json_file)
+            _write(result, html, json_file, report)
             # Not before the defects are reported: the next audit reports only new ones.
             if memory:
                 memory.publish()
@@ -178,7 +171,15 @@ def _check_drawable() -> None:
         raise RequestRefused(f"--html: {error}; {hint}") from error
 
 
-def _write(result: AuditResult, html: Path | None, json_file: Path | None) -> None:
+def _told_ids(
+    known: str | None, column: str, id_type: IdType | None, forgotten: Path | None
+) -> ToldIds:
+    return ToldIds(known=known, id_column=column, id_type=id_type, forgotten=forgotten)
+
+
+def _write(result: AuditResult, html: Path | None, json_file: Path | None, report: Report) -> None:
+    total = result.total
+    report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
     print_result(result, Console())
     if html:
         html.write_text(html_page(result), encoding="utf-8")

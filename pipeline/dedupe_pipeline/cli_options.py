@@ -222,6 +222,7 @@ def id_type_option(name: str) -> Callable[[Command], Command]:
     return click.option(
         name,
         type=click.Choice([each.value for each in IdType]),
+        callback=lambda _context, _option, value: value and IdType(value),
         help="Type of the ids in the stream's JSON, where the column does not tell: text, or whole numbers. Default: "
         "the type of the column; CSV with numbers is refused.",
     )

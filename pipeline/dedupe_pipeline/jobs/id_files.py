@@ -1,6 +1,6 @@
-"""Read the ids in a column of files or of a table, for the jobs `bootstrap` and `audit`.
+"""Read the ids in a column of files or of a table.
 
-`dedupe_ids.column_ids` decides what the cells mean.
+The jobs `bootstrap` and `audit` call it. `dedupe_ids.column_ids` decides what the cells mean.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _REPLACED: Final = "\ufffd"  # Spark's character for bytes that are no text
 
 @dataclass(frozen=True, kw_only=True)
 class IdFile:
-    """A source of ids: files of Parquet or CSV, or a table, and the column with the ids.
+    """A source of ids, files of Parquet or CSV or a table, and its column of ids.
 
     `id_type` is the type of the ids in the records if the column's own type does not tell. `type_option` and
     `column_option` name the options in messages.
@@ -60,7 +60,7 @@ class IdFile:
     def ids(self, rows: DataFrame, source: IdSource) -> tuple[Column, IdType]:
         """Return the bytes of each id as of `IdColumn`, null without one, and the type.
 
-        Raises RequestRefused for a column, or a cell of it, that can't hold ids of this stream. Cells are looked at
+        Raises RequestRefused for a column, or a cell of it, that can't hold ids of this stream. Cells are read
         only where the type of the column leaves a doubt.
         """
         read = self._id_column(rows, source)

@@ -27,9 +27,10 @@ ID_BYTES: Final = 16
 _UUID_CHARS: Final = 36
 _DASHES: Final = (8, 13, 18, 23)
 # Before the digits of a number in JSON. 0xff is in no UTF-8 text, so no string equals a number.
-_NUMBER: Final = b"\xff"
-_WHOLE_NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]*")
-_LONGEST_NUMBER: Final = 20
+NUMBER_MARK: Final = b"\xff"
+WHOLE_NUMBER: Final = "0|-?[1-9][0-9]{0,19}"
+"""The pattern of a whole number in JSON, with no more digits than 64 bits have."""
+_WHOLE_NUMBER: Final = re.compile(WHOLE_NUMBER.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +64,14 @@ def packed_meanings(text: bytes, source: IdSource) -> list[bytes]:
     comes first.
     """
     meanings = [pack_id(text)]
-    if source.from_ is IdFrom.JSON_PATH and _is_number(text):
-        meanings.append(pack_id(_NUMBER + text))
+    if source.from_ is IdFrom.JSON_PATH and is_number(text):
+        meanings.append(pack_id(NUMBER_MARK + text))
     return meanings
 
 
-def _is_number(text: bytes) -> bool:
-    """Return whether a text is how `JsonId` writes a number."""
-    # At most 20 characters: Python refuses to convert more than 4,300 digits.
-    if not _WHOLE_NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
-        return False
-    return -(2**63) <= int(text) < 2**64
+def is_number(text: bytes) -> bool:
+    """Return whether a text is how JSON writes a whole number of 64 bits."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**64
 
 
 def pack_ids(raw: Sequence[bytes | None]) -> PackedIds:
@@ -150,7 +148,7 @@ class JsonId:
         found = self._find(value)
         if isinstance(found, str):
             return found.encode()
-        return None if found is None else b"%s%d" % (_NUMBER, found)
+        return None if found is None else b"%s%d" % (NUMBER_MARK, found)
 
 
 def _last_headers(records: Sequence[Record], name: str | None) -> list[bytes | None]:

@@ -41,12 +41,14 @@ class PartitioningReason(StrEnum):
 class Partitioning:
     """A judgement.
 
-    `meet`: copies of an id meet in one partition; None if that is not known.
+    `meet`: copies of an id meet in one partition; None if that is not known. `by_routers`: it follows from the manifest
+    alone.
     """
 
     reason: PartitioningReason
     meet: bool | None
     message: str
+    by_routers: bool = False
 
 
 def describe_added(partitions: Sequence[int]) -> str:
@@ -58,6 +60,21 @@ def describe_added(partitions: Sequence[int]) -> str:
         "message may pass again whose first copy is in another partition. To have workers for what was added, and "
         "accept that, set spec.input.addedPartitions to Accept. To accept no such message, let routers send each "
         "message to the partition of its id: add spec.repartition."
+    )
+
+
+def describe_shared_ids(spec: Flow) -> str | None:
+    """Return that ids are of all inputs together, for a stream with several inputs.
+
+    None if there is one, or if ids are of the content: equal content is the same message.
+    """
+    if not spec.input.may_be_several or spec.id.from_ is IdFrom.CONTENT:
+        return None
+    field = "pattern" if spec.input.pattern is not None else "topics"
+    return (
+        f"Ids must be unique over all topics of spec.input.{field} ({spec.input.shown}): of two records with the same "
+        "id in different topics, such as order 1 and return 1, only the first passes. If ids are unique only within a "
+        "topic, create one stream for each topic."
     )
 
 
@@ -81,14 +98,16 @@ def judge_stream(samples: Iterable[KeySample], spec: Flow) -> Partitioning:
     """Judge if copies of an id meet: by routers, or else by samples of the input."""
     if spec.repartition is None:
         return judge_partitioning(samples, spec.id)
+    shared = describe_shared_ids(spec)
+    more = f". {shared.removesuffix('.')}" if shared else ""
     if spec.repartition.by is RepartitionBy.KEY and spec.id.from_ is not IdFrom.KEY:
         text = (
             "routers send each message to the partition of its key, as spec.repartition.by says: copies of an id meet "
             "only if they have the same key"
         )
-        return Partitioning(PartitioningReason.BY_KEY, None, text)
+        return Partitioning(PartitioningReason.BY_KEY, None, text + more, by_routers=True)
     text = "routers send each message to the partition of its id"
-    return Partitioning(PartitioningReason.BY_ID, True, text)
+    return Partitioning(PartitioningReason.BY_ID, True, text + more, by_routers=True)
 
 
 def judge_partitioning(samples: Iterable[KeySample], source: IdSource) -> Partitioning:

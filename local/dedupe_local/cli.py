@@ -19,6 +19,7 @@ from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.manifest_file import check_file
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import InvalidConfig, StreamError
+from dedupe_kafka.partitioning import describe_shared_ids
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import index_filters
 from dedupe_local.errors import Refused
@@ -78,6 +79,8 @@ def validate(manifest: Path) -> None:
         for each in checked.objects:
             text = summary(each) if isinstance(each, DedupeStream) else snapshot_summary(each)
             click.echo(f"{manifest}: valid. {text}")
+            if isinstance(each, DedupeStream) and (shared := describe_shared_ids(each.spec)):
+                click.echo(f"{manifest}: note. {each.shown}: {shared}")
         for title in checked.others:
             click.echo(f"{manifest}: not checked: {title}")
 

@@ -13,6 +13,7 @@ import click
 from dedupe_crds.command_line import DurationType, add_help_and_version
 from dedupe_crds.exit_status import Commands
 from dedupe_crds.stop_signals import StopSignals
+from dedupe_ids.column_ids import IdType
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_audit import audit_command
@@ -24,6 +25,7 @@ from dedupe_pipeline.cli_options import (
     Common,
     common_options,
     errors_reported,
+    id_type_option,
     resolve_target,
 )
 from dedupe_pipeline.cli_package import package_command
@@ -35,6 +37,11 @@ from dedupe_pipeline.jobs.streaming import describe_left
 from dedupe_pipeline.progress.stages import stages_reported
 from dedupe_pipeline.progress.streaming_job import StreamingJob, metrics_options
 from dedupe_pipeline.report.report import Report, report_options
+
+_SCATTERED = (
+    "ids are in several partitions, so copies of an id do not meet in one worker, and pass. Create the stream with "
+    "spec.repartition, or let producers send equal ids to one partition."
+)
 
 
 @click.group(cls=Commands)
@@ -147,6 +154,7 @@ def aggregate_command(
     "--output", type=DIRECTORY, required=True, help="Directory for the files; it must not exist."
 )
 @click.option("--id-column", default="id", show_default=True)
+@id_type_option("--id-type")
 @click.option("--time-column", default="time", show_default=True)
 @click.option("--partition-column", default="partition", show_default=True)
 @click.option(
@@ -166,6 +174,7 @@ def bootstrap_command(
     warehouse: str | None,
     output: Path,
     id_column: str,
+    id_type: IdType | None,
     time_column: str,
     partition_column: str,
     partition_by: str | None,
@@ -181,6 +190,7 @@ def bootstrap_command(
         source=source,
         warehouse=warehouse,
         id_column=id_column,
+        id_type=id_type,
         time_column=time_column,
         partition_column=partition_column,
         partition_by=Partitioner(partition_by) if partition_by else None,
@@ -215,10 +225,7 @@ def bootstrap_command(
         out_of_time=done.out_of_time,
     )
     if done.scattered and spec.repartition is None:
-        report.warn(
-            f"{done.scattered:,} ids are in several partitions, so copies of an id do not meet in one worker, and "
-            "pass. Create the stream with spec.repartition, or let producers send equal ids to one partition."
-        )
+        report.warn(f"{done.scattered:,} {_SCATTERED}")
 
 
 main.add_command(land_command)

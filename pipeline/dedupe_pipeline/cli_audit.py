@@ -14,6 +14,7 @@ from rich.console import Console
 from dedupe_crds.command_line import DurationType
 from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.stop_signals import StopSignals
+from dedupe_ids.column_ids import IdType
 from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
@@ -22,6 +23,7 @@ from dedupe_pipeline.cli_options import (
     check_writable,
     common_options,
     errors_reported,
+    id_type_option,
     resolve_target,
 )
 from dedupe_pipeline.cli_table import landed_table, warehouse_option
@@ -81,6 +83,7 @@ _STATUS = {
     help="Ids delivered before the stream began, as given to bootstrap: topic:NAME, or a path of Parquet or CSV files.",
 )
 @click.option("--known-id-column", default="id", show_default=True)
+@id_type_option("--known-id-type")
 @click.option(
     "--landed",
     metavar="TABLE",
@@ -109,6 +112,7 @@ def audit_command(
     offsets: tuple[str, ...],
     known: str | None,
     known_id_column: str,
+    known_id_type: IdType | None,
     landed: str | None,
     warehouse: str | None,
     forgotten: Path | None,
@@ -145,15 +149,13 @@ def audit_command(
                 spark_kafka_options=target.connection.source_options,
                 up_to_committed=up_to_committed,
                 bounds=bounds,
-                told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
+                told=_told_ids(known, known_id_column, known_id_type, forgotten),
                 landed=table,
                 memory=memory,
             )
             progress = "before the audit was done: nothing was judged"
             result = interruptible(work, spark, signals, progress)
-            total = result.total
-            report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
-            _write(result, html, json_file)
+            _write(result, html, json_file, report)
             # Not before the defects are reported: the next audit reports only new ones.
             if memory:
                 memory.publish()
@@ -169,7 +171,15 @@ def _check_drawable() -> None:
         raise RequestRefused(f"--html: {error}; {hint}") from error
 
 
-def _write(result: AuditResult, html: Path | None, json_file: Path | None) -> None:
+def _told_ids(
+    known: str | None, column: str, id_type: IdType | None, forgotten: Path | None
+) -> ToldIds:
+    return ToldIds(known=known, id_column=column, id_type=id_type, forgotten=forgotten)
+
+
+def _write(result: AuditResult, html: Path | None, json_file: Path | None, report: Report) -> None:
+    total = result.total
+    report.done(outcome=result.outcome, judged=total.judged_records, defects=total.defects)
     print_result(result, Console())
     if html:
         html.write_text(html_page(result), encoding="utf-8")

@@ -19,6 +19,7 @@ from dedupe_crds.local_path import LocalPath
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.stop_signals import StopSignals
+from dedupe_ids.column_ids import IdType
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_kafka.reachable import check_reachable
@@ -214,3 +215,14 @@ def errors_reported() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         # Kafka that went away, a password that only Java's client refuses, no memory, no disk.
         raise CommandFailed(f"Spark failed: {first_line(error)}", ExitStatus.FAILED) from error
+
+
+def id_type_option(name: str) -> Callable[[Command], Command]:
+    """Return the option for the type of the ids in a file."""
+    return click.option(
+        name,
+        type=click.Choice([each.value for each in IdType]),
+        callback=lambda _context, _option, value: value and IdType(value),
+        help="Type of the ids in the stream's JSON, where the column does not tell: text, or whole numbers. Default: "
+        "the type of the column; CSV with numbers is refused.",
+    )

@@ -59,13 +59,14 @@ class Input(Model):
     # None, not an empty list: a stream without it is one that an operator of the release before can read.
     topics: _Topics | None = Field(
         default=None,
-        description="Topics with duplicates, which become one stream; only with spec.repartition.",
+        description="Topics with duplicates, which become one stream; only with spec.repartition. Ids must be unique "
+        "over all of them: of two records with the same id, such as order 1 and return 1, one is removed.",
     )
     pattern: TopicPattern | None = Field(
         default=None,
         description="Regular expression that the whole name of a topic must match, such as orders-.*; only with "
         "spec.repartition. Topics that are created later are read from their beginning. Topics of this stream and "
-        "those whose names begin with __ are not read.",
+        "those whose names begin with __ are not read. Ids must be unique over all of them, as of topics.",
     )
     # None, not Wait: a stream without it is one that an operator of the release before can read.
     added_partitions: AddedPartitions | None = Field(
@@ -93,6 +94,11 @@ class Input(Model):
     def names(self) -> tuple[str, ...]:
         """Return the names of the topics; none for a pattern."""
         return (self.topic,) if self.topic is not None else tuple(self.topics or ())
+
+    @property
+    def may_be_several(self) -> bool:
+        """Return whether there may be more than one topic."""
+        return self.pattern is not None or len(self.names) > 1
 
     @property
     def single(self) -> str:

@@ -14,7 +14,7 @@ from dedupe_crds.formatting import share
 from dedupe_crds.spec.input import Input
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.stop_signals import Interrupted, StopSignals
-from dedupe_kafka.partitioning import describe_added
+from dedupe_kafka.partitioning import describe_added, describe_shared_ids
 from dedupe_local.errors import NotDrained
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.live_table import print_line, screen
@@ -53,6 +53,8 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
         return
     if unused := unused_fields(stream):
         print_line(console, f"Ignored, as only Kubernetes uses it: {', '.join(unused)}.")
+    if shared := describe_shared_ids(stream.spec):
+        print_line(console, f"Note: {shared}")
     with StopSignals() as signals:
         try:
             _run(stream, options, signals, console)

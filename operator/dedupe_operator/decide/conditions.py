@@ -191,12 +191,14 @@ def _input_partitioning(health: Health, earlier: Sequence[Condition]) -> Verdict
     """Judge how records come to their partitions.
 
     A worker that has just started has no sample; and a share in a message would change and cause writes. So the earlier
-    verdict stays until there is another one, such as that of a stream that has got routers.
+    verdict stays until there is another one, such as that of a stream that has got routers. That of routers follows
+    from the manifest, so it is always the present one.
     """
     type_, found = "InputPartitioning", health.partitioning
     before = next((each for each in earlier if each.type == type_), None)
     unknown = found is None or found.reason is PartitioningReason.NOT_SAMPLED
-    is_same = unknown or (before and found and found.reason == before.reason)
+    is_sampled = found is None or not found.by_routers
+    is_same = unknown or (is_sampled and before and found and found.reason == before.reason)
     if before and is_same and before.status is not ConditionStatus.UNKNOWN:
         holds = before.status is ConditionStatus.TRUE
         return Verdict(type_, holds, before.reason, before.message)

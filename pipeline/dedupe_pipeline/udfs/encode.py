@@ -39,3 +39,12 @@ def encode_json(found: bytes | None) -> bytes | None:
     if found is None:
         return None
     return encode_id(found[1:] if found[:1] == b"s" else b"\xff" + found[1:])
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -251,7 +251,7 @@ def histories(spark: SparkSession, cases: Sequence[Case], topic: str) -> DataFra
                 ident if has_id else digest,
             )
             rows.append(row)
-    return spark.createDataFrame(rows, SCHEMA)
+    return spark.createDataFrame(rows, SCHEMA).withColumn("body", F.xxhash64("digest"))
 
 
 def found(

@@ -161,10 +161,37 @@ def test_one_that_is_missing_and_one_that_comes_twice_are_told_with_their_places
     assert (duplicated.verdict, duplicated.partition) == ("duplicated", 1)
     assert duplicated.other_partition == 0
     assert [each.partition for each in result.partitions] == [0, 1, 2, None]
-    assert len(result.advice) == 1
-    assert "routers" in result.advice[0]
+    routes, content = result.advice
+    assert "routers" in routes
+    assert "another key or value" in content, "of a second attempt"
     assert json.loads(result.to_json())["partitions"][-1]["partition"] is None
     assert f"{wrong.us}/2: 1" in html_page(result)
+
+
+def test_messages_that_share_their_id_with_another_topic_are_counted_apart(
+    spark: SparkSession, scene: Callable[..., Scene]
+) -> None:
+    """Both topics number their records from 1; and 3 is sent again, at another time."""
+    found = scene()
+    orders, returns = (
+        [
+            replace(at(0, number, key=b"%d" % number), value=b"%s %d" % (kind, number), headers=())
+            for number in range(1, 5)
+        ]
+        for kind in (b"order", b"return")
+    )
+    again = replace(orders[2], timestamp_ms=(orders[2].timestamp_ms or 0) + 1)
+    found.send(found.eu, [*orders, again])
+    found.send(found.us, returns)
+    found.output(orders)
+
+    result = audit(spark, found.stream)
+
+    assert defects(result) == {}
+    assert (result.total.removed, result.total.removed_with_other_content) == (5, 4)
+    assert json.loads(result.to_json())["total"]["removedWithOtherContent"] == 4
+    assert "4 of the 5 removed records have another key or value" in result.advice[0]
+    assert "4 removed with another content" in html_page(result)
 
 
 def test_a_record_that_the_routers_have_not_committed_is_pending(

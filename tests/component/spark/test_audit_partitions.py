@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_pipeline.jobs.audit import statistics, verdicts
 from dedupe_pipeline.jobs.audit.positions import in_task
@@ -144,7 +145,10 @@ def history(spark: SparkSession, cases: Mapping[str, Case]) -> DataFrame:
                 ident = f"id of {name}".encode() if case.has_id else digest
                 yield (partition, at, 1_000 + at, digest, case.has_id, ident)
 
-    raw, clean = (spark.createDataFrame(list(rows(topic)), SCHEMA) for topic in ("raw", "clean"))
+    raw, clean = (
+        spark.createDataFrame(list(rows(topic)), SCHEMA).withColumn("body", F.xxhash64("digest"))
+        for topic in ("raw", "clean")
+    )
     return verdicts.history_of(raw.withColumn("position", in_task()), clean)
 
 

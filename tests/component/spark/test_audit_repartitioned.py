@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_pipeline.jobs.audit import repartitioned, statistics, verdicts
@@ -259,12 +260,14 @@ def history(spark: SparkSession, cases: Mapping[str, Case], by: RepartitionBy) -
         for name, case in cases.items()
         for at, content in enumerate(case.late)
     ]
+
+    def table(found: Sequence[tuple[object, ...]], schema: str) -> DataFrame:
+        return spark.createDataFrame(found, schema).withColumn("body", F.xxhash64("digest"))
+
     return repartitioned.history_of(
-        spark.createDataFrame(list(rows("raw")), COLUMNS + OF_RAW).withColumn(
-            "position", in_task()
-        ),
-        spark.createDataFrame(list(rows("clean")), COLUMNS),
-        spark.createDataFrame(late, COLUMNS) if late else None,
+        table(list(rows("raw")), COLUMNS + OF_RAW).withColumn("position", in_task()),
+        table(list(rows("clean")), COLUMNS),
+        table(late, COLUMNS) if late else None,
     )
 
 

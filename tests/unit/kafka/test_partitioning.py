@@ -1,6 +1,7 @@
 """Samples of keys, and the judgement if copies meet."""
 
 import random
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,12 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.topics import IdSource
 from dedupe_crds.status.key_sample import KeySample
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_kafka.partitioning import PartitioningReason, judge_partitioning, judge_stream
+from dedupe_kafka.partitioning import (
+    PartitioningReason,
+    describe_shared_ids,
+    judge_partitioning,
+    judge_stream,
+)
 from dedupe_worker.kafka.key_sample import KeyCounter
 from tests.simulation.kafka.simple_clock import SimpleClock
 from tests.unit.crds.manifests import changed
@@ -51,6 +57,35 @@ def test_with_routers_no_sample_is_needed(
     given = {"spec.id": source, "spec.repartition": {"partitions": 4, "by": by}}
     found = judge_stream([], parse_manifest(changed(given), "-").spec)
     assert (found.reason, found.meet) == (reason, meet)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"topics": ["orders", "returns"]},
+            r"spec\.input\.topics \(orders, returns\): of two records",
+        ),
+        ({"pattern": "orders-.*"}, r"spec\.input\.pattern \(/orders-\.\*/\): of two records"),
+        ({"topics": ["orders"]}, None),
+        ({"topic": "orders"}, None),
+    ],
+)
+@pytest.mark.parametrize("by", ["Id", "Key"])
+def test_of_several_inputs_it_is_said_that_they_share_their_ids(
+    given: dict[str, object], said: str | None, by: str
+) -> None:
+    repartition = {"partitions": 4, "by": by}
+    fields = {"spec.input": given, "spec.repartition": repartition, "spec.id": {"from": "Key"}}
+    spec = parse_manifest(changed(fields), "-").spec
+    found = judge_stream([], spec).message
+    if said is None:
+        assert "unique" not in found
+        assert describe_shared_ids(spec) is None
+        return
+    assert re.search(said, found)
+    content = parse_manifest(changed(fields | {"spec.id": {"from": "Content"}}), "-").spec
+    assert describe_shared_ids(content) is None, "equal content is the same message"
 
 
 @pytest.mark.parametrize("partitioner", Partitioner)

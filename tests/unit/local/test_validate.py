@@ -40,6 +40,18 @@ def test_each_object_of_a_file_is_named_as_checked_or_not(tmp_path: Path) -> Non
     assert fourth == f"{path}: not checked: Secret orders-kafka"
 
 
+def test_several_topics_are_said_to_share_their_ids(tmp_path: Path) -> None:
+    several = ORDERS.replace("topic: orders}", "topics: [orders, returns]}")
+    several = several.replace("spec:", "spec:\n  repartition: {partitions: 4}", 1)
+    done = validate(tmp_path, several)
+    assert done.exit_code == 0, done.output
+    _, note = done.output.splitlines()
+    assert note.startswith(
+        f"{tmp_path / 'stream.yaml'}: note. shop/orders: Ids must be unique over all"
+    )
+    assert "such as order 1 and return 1, only the first passes" in note
+
+
 def test_a_snapshot_of_all_partitions_is_valid_alone(tmp_path: Path) -> None:
     done = validate(tmp_path, SNAPSHOT.replace(", partitions: [0, 2]", ""))
     assert done.exit_code == 0, done.output

@@ -13,13 +13,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from dedupe_crds.spec.topics import IdFrom, IdSource
-from dedupe_ids.extract import ID_BYTES
+from dedupe_crds.spec.topics import IdSource
+from dedupe_ids.column_ids import ColumnKind, IdType, Refused, id_column
+from dedupe_ids.extract import ID_BYTES, NUMBER_MARK
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.source import Columns
 
 READY_ID: Final = "id16"
 READY_TIME: Final = "seen_ms"
+
+RawIds = list[bytes | None]
+"""Ids as in records; None or empty for a row without one."""
 
 _BATCH_ROWS: Final = 1 << 17
 _CSV_BLOCK_BYTES: Final = 8 << 20
@@ -81,25 +85,47 @@ def ready_ids(column: pa.Array, file: Path) -> bytes:
     return b"".join(column.to_pylist())
 
 
-def raw_ids_for(source: IdSource) -> Callable[[pa.Array], list[bytes | None]]:
-    """Return what converts a column to ids as the worker finds them in records.
+def raw_ids(column: pa.Array, file: Path, source: IdSource, told: IdType | None) -> RawIds:
+    """Return the ids of a column, as the worker finds them in records.
 
-    The function raises InvalidConfig if `spec.id.from` is Content.
+    Raises InvalidConfig for a column, or a cell of it, that can't hold ids of this stream.
     """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = _kind_of(column.type, file)
+    read = id_column(
+        kind, source, told, place=str(file), shown_type=str(column.type), option="--id-type"
+    )
+    texts = column.cast(pa.string()) if kind is ColumnKind.WHOLE_NUMBER else column
+    cells: RawIds = texts.cast(pa.binary()).to_pylist()
+    if read.refused is not Refused.NONE:
+        for cell in cells:
+            if cell and read.is_refused(cell):
+                raise read.refuse(cell)
+    if read.type is IdType.NUMBER:
+        return [cell and NUMBER_MARK + cell for cell in cells]
+    return cells
 
-    def raw_ids(column: pa.Array) -> list[bytes | None]:
-        if source.from_ is IdFrom.CONTENT:
-            raise InvalidConfig(
-                "spec.id.from is Content: such ids are hashes of whole records, and can only be read --from topic:NAME"
-            )
-        whole = pa.types.is_integer(column.type)
-        texts = column.cast(pa.string()) if whole else column
-        ids: list[bytes | None] = texts.cast(pa.binary()).to_pylist()
-        if whole and source.from_ is IdFrom.JSON_PATH:  # as JsonId marks numbers
-            return [raw and b"\xff" + raw for raw in ids]
-        return ids
 
-    return raw_ids
+def _kind_of(kind: pa.DataType, file: Path) -> ColumnKind | None:
+    if file.suffix != ".parquet":
+        return ColumnKind.CSV
+    for is_kind, found in _KINDS:
+        if is_kind(kind):
+            return found
+    return None
+
+
+_KINDS: Final[tuple[tuple[Callable[[pa.DataType], bool], ColumnKind], ...]] = (
+    (pa.types.is_integer, ColumnKind.WHOLE_NUMBER),
+    (pa.types.is_string, ColumnKind.TEXT),
+    (pa.types.is_large_string, ColumnKind.TEXT),
+    (pa.types.is_string_view, ColumnKind.TEXT),
+    (pa.types.is_binary, ColumnKind.BYTES),
+    (pa.types.is_large_binary, ColumnKind.BYTES),
+    (pa.types.is_binary_view, ColumnKind.BYTES),
+    (pa.types.is_fixed_size_binary, ColumnKind.BYTES),
+)
 
 
 def times_of(column: pa.Array, file: Path) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES, pack_ids
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.columns import READY_ID, raw_ids_for, ready_ids, tables, times_of
+from dedupe_worker.bootstrap.columns import READY_ID, raw_ids, ready_ids, tables, times_of
 from dedupe_worker.bootstrap.placement import Partitions, Placement
 from dedupe_worker.bootstrap.source import Batch, Columns, Json, seen_entries
 
@@ -46,8 +46,7 @@ class FileSource:
         placement: Placement | None,
     ) -> None:
         self._columns = columns
-        self._raw_ids = raw_ids_for(id_source)
-        self._id_from = id_source.from_
+        self._id_source = id_source
         self._count = count
         self._placement = placement
         self._root = path
@@ -70,7 +69,9 @@ class FileSource:
         files = [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in self._all]
         columns = [self._columns.id, self._columns.time, self._columns.partition]
         name = self._placement and self._placement.name
-        return {"files": files, "columns": columns, "partitionBy": name}
+        found = {"files": files, "columns": columns, "partitionBy": name}
+        # Only with the option, so that a job of a release before continues.
+        return found | ({"idType": self._columns.id_type} if self._columns.id_type else {})
 
     @property
     def total(self) -> int:
@@ -102,7 +103,7 @@ class FileSource:
         if table.schema.names[0] == READY_ID:
             packed, rows, raw = ready_ids(ids, file), np.arange(given), None
         else:
-            raw = self._raw_ids(ids)
+            raw = raw_ids(ids, file, self._id_source, self._columns.id_type)
             found = pack_ids(raw)
             packed, rows = found.packed, found.rows
         if known is not None:
@@ -152,14 +153,14 @@ class FileSource:
             )
         if not self._ids_are_keys:
             raise InvalidConfig(
-                f"--partition-by works on the records' keys, and spec.id.from is {self._id_from}: add a column "
+                f"--partition-by works on the records' keys, and spec.id.from is {self._id_source.from_}: add a column "
                 f"{self._columns.partition!r} to {file}"
             )
         return placement.of_keys(list(keys))
 
     @property
     def _ids_are_keys(self) -> bool:
-        return self._id_from is IdFrom.KEY
+        return self._id_source.from_ is IdFrom.KEY
 
     def _check(self, partition: int | None, file: Path) -> None:
         if partition is not None and not 0 <= partition < self._count:

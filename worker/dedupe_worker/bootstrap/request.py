@@ -21,6 +21,7 @@ from dedupe_crds.local_path import LocalPath
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.stop_signals import StopSignals
+from dedupe_ids.column_ids import IdType
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner
@@ -76,6 +77,12 @@ def request_options(command: Command) -> Command:
         ),
         click.option("--partition-column", default=names.partition, show_default=True),
         click.option("--time-column", default=names.time, show_default=True),
+        click.option(
+            "--id-type",
+            type=click.Choice([each.value for each in IdType]),
+            help="Type of the ids in the stream's JSON, where the column does not tell: text, or whole numbers. "
+            "Default: the type of the column in Parquet; CSV with numbers is refused.",
+        ),
         click.option("--id-column", default=names.id, show_default=True),
         click.option(
             "--from",
@@ -94,6 +101,7 @@ class RequestValues(TypedDict):
 
     source: str
     id_column: str
+    id_type: str | None
     time_column: str
     partition_column: str
     partition_by: str | None
@@ -110,6 +118,7 @@ def make_request(**values: Unpack[RequestValues]) -> Request:
             id=values["id_column"],
             time=values["time_column"],
             partition=values["partition_column"],
+            id_type=IdType(values["id_type"]) if values["id_type"] else None,
         ),
         partition_by=Partitioner(partition_by) if partition_by else None,
         before=_parse_time(before) if before else None,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_ids.column_ids import IdType
 from dedupe_worker.store.external_sort import Entries, make_entries
 
 Json = Any  # what json.loads gives
@@ -14,11 +15,15 @@ Json = Any  # what json.loads gives
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The names of the columns in files."""
+    """The names of the columns in files, and the type of the ids.
+
+    Without `id_type` the column's own type decides.
+    """
 
     id: str = "id"
     time: str = "time"
     partition: str = "partition"
+    id_type: IdType | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()
         "offset",
         F.unix_millis("timestamp").alias("time_ms"),
         _digest_of_record().alias("digest"),
+        F.xxhash64(F.concat(_field(F.col("key")), _field(F.col("value")))).alias("body"),
         _id_bytes(source).alias("id"),
     )
     ident = F.when(F.col("id").isNotNull(), ident_of(F.col("id")))
@@ -49,6 +50,7 @@ def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()
         "offset",
         "time_ms",
         "digest",
+        "body",
         F.col("id").isNotNull().alias("has_id"),
         F.coalesce(ident, F.col("digest")).alias("ident"),
     )

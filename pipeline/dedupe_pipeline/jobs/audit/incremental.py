@@ -33,8 +33,8 @@ from dedupe_pipeline.runtime.portable import parallelism
 from dedupe_pipeline.source import read_range
 
 _ROWS = (
-    "position BIGINT, partition INT, offset BIGINT, time_ms BIGINT, digest BINARY, has_id BOOLEAN, "
-    "ident BINARY, generation INT, side STRING"
+    "position BIGINT, partition INT, offset BIGINT, time_ms BIGINT, digest BINARY, body BIGINT, "
+    "has_id BOOLEAN, ident BINARY, generation INT, side STRING"
 )
 
 

@@ -91,11 +91,17 @@ def audit(
     audited = _Audited(
         spark=spark, connection=connection, stream=stream, ranges=ranges, facts=facts, landed=landed
     )
+    without_id = told.known_without_id(spark)
     with (
         shuffling(spark, offsets_of(ranges.topics)),
         audited.continued(memory, state) if memory and state else audited.judged() as judged,
     ):
         found = audited.summarised(judged)
+    if without_id:
+        told_nothing = (
+            f"--known {told.known}: {without_id:,} rows have no id, and count for nothing."
+        )
+        found = replace(found, warnings=(*found.warnings, told_nothing))
     return replace(found, seconds=time.monotonic() - began)
 
 

@@ -17,7 +17,7 @@ from dedupe_pipeline.jobs.audit.corrections import (
     reordered_of_origins,
 )
 from dedupe_pipeline.jobs.audit.excuses import NO_FACTS, Facts
-from dedupe_pipeline.jobs.audit.verdicts import mark_late
+from dedupe_pipeline.jobs.audit.verdicts import mark_late, unlike_all_passed
 
 
 def history_of(
@@ -52,7 +52,9 @@ def judge(history: DataFrame, *, removes: bool = True, facts: Facts = NO_FACTS) 
 
     `removes` is false for a stream that only observes: then every copy is expected.
     """
-    judged = _add_verdicts(_pair(_number(history)), removes=removes, facts=facts)
+    pairs = _pair(_number(history)).withColumn("is_other", unlike_all_passed())
+    pairs = pairs.drop("raw_body", "clean_body")
+    judged = _add_verdicts(pairs, removes=removes, facts=facts)
     return judged.drop("passed", "number", "was_sent", "is_known", "times")
 
 
@@ -132,6 +134,8 @@ def _pair(copies: DataFrame) -> DataFrame:
         in_clean("partition").alias("partition"),
         in_clean("offset").alias("clean_offset"),
         in_clean("time_ms").alias("clean_time_ms"),
+        in_raw("body").alias("raw_body"),
+        in_clean("body").alias("clean_body"),
     )
     return pairs.drop("paired")
 

@@ -85,6 +85,7 @@ def html_page(result: AuditResult) -> str:
             ("raw records", f"{total.raw_records:,}"),
             ("clean records", f"{total.clean_records:,}"),
             ("duplicates removed", f"{total.removed:,}"),
+            *_other_content(result),
             ("duplicate rate", f"{result.duplicate_rate:.2%}"),
             ("without an id", f"{total.without_id:,}"),
             *_late(result),
@@ -99,10 +100,17 @@ def _late(result: AuditResult) -> Iterator[tuple[str, str]]:
         yield "late", f"{result.total.late:,}"
 
 
+def _other_content(result: AuditResult) -> Iterator[tuple[str, str]]:
+    if count := result.total.removed_with_other_content:
+        yield "removed with another content", f"{count:,}"
+
+
 def _is_shown(result: AuditResult, name: str) -> bool:
     if name == "late":
         return result.late_topic is not None
-    return name not in _EXCUSED or getattr(result.total, name) > 0
+    if name in _EXCUSED or name == "removed_with_other_content":
+        return bool(getattr(result.total, name))
+    return True
 
 
 def _excused(result: AuditResult) -> str:
@@ -164,6 +172,8 @@ def _verdict(result: AuditResult, praise: str) -> str:
     judged = f"judged {total.judged_records:,} of {total.raw_records:,} input records"
     if total.pending:
         judged += f", {total.pending:,} are pending"
+    if total.removed_with_other_content:
+        judged += f"; {total.removed_with_other_content:,} removed with another content"
     match result.outcome:
         case Outcome.DEFECTS:
             return f"{total.defects:,} {'defect' if total.defects == 1 else 'defects'}; {judged}"

@@ -19,7 +19,9 @@ class PartitionAudit:
     Ids are compared over all partitions: an id counts as unique in the partition with its first copy.
     `repeats_in_another_partition` are raw records, pending ones too, whose partition has no earlier copy of their id
     but another has: no worker recognises them. `duplicated_in_another_partition` is the part of `duplicated` that
-    is in the output topic once in this partition, and in another one too. `late` are raw records that are in the topic
+    is in the output topic once in this partition, and in another one too. `removed_with_other_content` is the part of
+    `removed` whose key or value differs from those that passed with the id: no defect, but other messages are lost if
+    the ids are not unique. `late` are raw records that are in the topic
     for late messages instead.
 
     These look like defects and are none, see docs/audit.md: `before_input` are clean records of input that
@@ -46,6 +48,7 @@ class PartitionAudit:
     altered: int
     reordered: int
     foreign: int
+    removed_with_other_content: int = 0
     late: int = 0
     before_input: int = 0
     before_output: int = 0
@@ -184,7 +187,17 @@ class AuditResult:
     def _advice(self) -> Iterator[str]:
         if self.repartitioned_by is not None:
             yield from self._advice_on_routes(self.repartitioned_by)
-            return
+        else:
+            yield from self._advice_on_partitions()
+        if other := self.total.removed_with_other_content:
+            yield (
+                f"{other:,} of the {self.total.removed:,} removed records have another key or value than what passed "
+                "with their id. They are repeats only if equal ids are the same message, in all input topics together. "
+                f"If ids of {self.raw_topic} are unique only within a topic, or are used again, these messages are "
+                "missing in the output: choose another spec.id, or one stream for each topic. See docs/audit.md."
+            )
+
+    def _advice_on_partitions(self) -> Iterator[str]:
         sent = self.total.repeats_in_another_partition
         passed = self.total.duplicated_in_another_partition
         if sent:

@@ -115,6 +115,8 @@ def pair_copies(copies: DataFrame) -> DataFrame:
         in_raw("first_time_ms").alias("first_time_ms"),
         in_clean("offset").alias("clean_offset"),
         in_clean("time_ms").alias("clean_time_ms"),
+        in_raw("body").alias("raw_body"),
+        in_clean("body").alias("clean_body"),
         (in_raw("content") == in_clean("content")).alias("unaltered"),
         *(in_clean(name).alias(name) for name in ("since_offsets", "was_sent")),
         *(F.max(name).alias(name) for name in ("is_late", "is_before", *_KNOWN)),
@@ -141,7 +143,7 @@ def compare_partitions(
     is one of `is_foreign`, `partition` and `offset`: the copy that is the message; foreign if only the output topic
     has it in its partition. Offsets of partitions have no common order, so the earliest timestamp decides. A record
     that was judged earlier is the message, rather than a new one: `known_before` are the offsets of the output before
-    which that is so.
+    which that is so. Also adds `is_other`, see `unlike_all_passed`.
     """
     of_id = Window.partitionBy("ident")
     raw_copy = F.struct("pending", F.col("first_time_ms").alias("time_ms"), "partition")
@@ -158,8 +160,20 @@ def compare_partitions(
         {
             "first": F.min(F.when(F.col("has_id") & _in_raw(), raw_copy)).over(of_id),
             "passed": F.min(F.when(is_passed, clean_copy)).over(of_id),
+            "is_other": unlike_all_passed(),
         }
     )
+
+
+def unlike_all_passed() -> Column:
+    """Return whether a raw record's key or value did not pass with its id.
+
+    An id may pass again after its window, with another content: up to two contents are compared.
+    """
+    of_id, passed = Window.partitionBy("ident"), F.col("clean_body")
+    least, most = F.min(passed).over(of_id), F.max(passed).over(of_id)
+    differs = (F.col("raw_body") != least) & (F.col("raw_body") != most)
+    return F.coalesce(F.col("has_id") & differs, _no())
 
 
 def add_verdicts(pairs: DataFrame, *, removes: bool = True, facts: Facts = NO_FACTS) -> DataFrame:
@@ -211,7 +225,7 @@ def add_verdicts(pairs: DataFrame, *, removes: bool = True, facts: Facts = NO_FA
             ),
         }
     )
-    told = ("is_known", "times", "passes_before")
+    told = ("is_known", "times", "passes_before", "raw_body", "clean_body")
     return judged.drop("unaltered", "first", "passed", "was_sent", "known_in_raw", *told)
 
 
@@ -246,6 +260,9 @@ def summarise(judged: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
             F.count_if("repeats_another_partition").alias("repeats_in_another_partition"),
             F.count_if(is_judged_raw & ~has_id).alias("without_id"),
             F.count("other_partition").alias("duplicated_in_another_partition"),
+            F.count_if((F.col("verdict") == "removed") & F.col("is_other")).alias(
+                "removed_with_other_content"
+            ),
             F.coalesce(F.sum(F.when(is_repeat, forgettable)), F.lit(0.0)).alias("forgettable"),
             *verdicts,
         )

@@ -1,19 +1,7 @@
-"""Read ids and their times from files and tables."""
+"""Read times from files and tables."""
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-
-from dedupe_pipeline.jobs.land.open_table import open_table
-from dedupe_pipeline.table_target import TableTarget
-
-
-def read_rows(spark: SparkSession, source: str, table: TableTarget | None) -> DataFrame:
-    """Return the rows of a table, or of files of Parquet or CSV."""
-    if table is not None:
-        return spark.table(open_table(spark, table).name)
-    if source.endswith((".csv", ".csv.gz")):
-        return spark.read.csv(source, header=True)
-    return spark.read.parquet(source)
 
 
 def seen_ms(column: str, kind: str) -> Column:

@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_ids.column_ids import IdType
 from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_pipeline.jobs.audit.identity import json_id
@@ -32,6 +33,12 @@ def record_id(source: IdSource) -> Column:
             return _mapped(lambda value: encode_json(extract(value)), "value")
         case IdFrom.CONTENT:
             return _mapped(encode_content, "key", "value")
+
+
+def packed_ids(raw: Column, id_type: IdType) -> Column:
+    """Return the 16 bytes of ids of this type, from their texts or bytes."""
+    # As the worker distinguishes numbers from strings.
+    return encoded(F.concat(F.lit(b"\xff"), raw) if id_type is IdType.NUMBER else raw)
 
 
 def encoded(column: Column | str) -> Column:

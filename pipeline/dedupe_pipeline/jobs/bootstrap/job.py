@@ -24,18 +24,20 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 from dedupe_crds.spec.repartition import Repartition, RepartitionBy
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_crds.spec.topics import IdFrom
+from dedupe_ids.column_ids import IdType
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import NotShared, PipelineError, RequestRefused, first_line
-from dedupe_pipeline.jobs.bootstrap.files import read_rows, seen_ms
+from dedupe_pipeline.jobs.bootstrap.files import seen_ms
 from dedupe_pipeline.jobs.bootstrap.id_encoding import (
-    encoded,
     id_partition,
     key_partition,
+    packed_ids,
     record_id,
 )
+from dedupe_pipeline.jobs.id_files import IdFile, check_column
 from dedupe_pipeline.jobs.written_files import check_written, local_output
 from dedupe_pipeline.runtime.hadoop_paths import spark_path
 from dedupe_pipeline.runtime.portable import refuse_remote
@@ -50,12 +52,14 @@ _MARKER = "bootstrap-of.json"
 class PastIds:
     """The source of the ids: topic:NAME, files, or a table, with these columns.
 
-    Files are of Parquet or CSV. The partition is that of the record, or in a column; otherwise `partition_by` is the
-    hash by which producers choose it for a key. With a repartition it is always the one that routers choose.
+    Files are of Parquet or CSV. `id_type` is the type of the ids in the stream's JSON, if the column does not tell.
+    The partition is that of the record, or in a column; otherwise `partition_by` is the hash by which producers choose
+    it for a key. With a repartition it is always the one that routers choose.
     """
 
     source: str
     id_column: str = "id"
+    id_type: IdType | None = None
     time_column: str = "time"
     partition_column: str = "partition"
     partition_by: Partitioner | None = None
@@ -222,31 +226,15 @@ def _from_topic(
 
 
 def _from_files(spark: SparkSession, spec: Spec, past: PastIds, count: int) -> DataFrame:
-    id_source = spec.id
-    if id_source.from_ is IdFrom.CONTENT:
-        raise RequestRefused(
-            "spec.id.from is Content: such ids are hashes of whole records, so they can only be read "
-            "--from topic:NAME"
-        )
-    rows = read_rows(spark, past.source, past.table)
-    for column, option in ((past.id_column, "--id-column"), (past.time_column, "--time-column")):
-        if column not in rows.columns:
-            raise RequestRefused(
-                f"{past.source} has no column {column!r}, it has {', '.join(rows.columns)}: name the "
-                f"right column with {option}"
-            )
-    kinds = dict(rows.dtypes)
-    whole = kinds[past.id_column] in {"tinyint", "smallint", "int", "bigint"}
-    text = F.col(past.id_column).cast("string") if whole else F.col(past.id_column)
-    raw = text.cast("binary")
-    key = raw
-    if whole and id_source.from_ is IdFrom.JSON_PATH:
-        raw = F.concat(F.lit(b"\xff"), raw)  # as the worker distinguishes numbers from strings
+    file = IdFile(source=past.source, column=past.id_column, id_type=past.id_type, table=past.table)
+    rows = file.rows(spark)
+    check_column(rows, past.source, past.time_column, "--time-column")
+    raw, id_type = file.ids(rows, spec.id)
     given = F.col(past.partition_column) if past.partition_column in rows.columns else F.lit(None)
     named = rows.select(
-        key.alias("key"),
-        encoded(raw).alias("id16"),
-        seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
+        raw.alias("key"),
+        packed_ids(raw, id_type).alias("id16"),
+        seen_ms(past.time_column, dict(rows.dtypes)[past.time_column]).alias("seen_ms"),
         given.cast("int").alias("given"),
     )
     partition = _file_partition(rows, spec, past, count)

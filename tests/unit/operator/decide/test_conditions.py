@@ -8,6 +8,7 @@ import pytest
 
 from dedupe_crds.status.stream import Condition
 from dedupe_crds.status.worker import DegradedReason, WorkerStatus
+from dedupe_kafka.partitioning import Partitioning, PartitioningReason
 from dedupe_operator.decide import conditions, unreconciled
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem
@@ -174,6 +175,20 @@ def test_each_cause_is_told_once_and_the_first_five() -> None:
 def test_five_causes_are_told_without_more() -> None:
     problems = [Problem(reason="R", message=f"cause {n}") for n in range(5)]
     assert judged(problems=problems)["Degraded"].message.endswith("Cause 4.")
+
+
+def test_what_routers_do_is_said_of_the_present_manifest() -> None:
+    """A stream that gets a second input has had the same reason before."""
+    workers = {0: degraded()}
+    one, two = (
+        Partitioning(PartitioningReason.BY_ID, True, text, by_routers=True)
+        for text in ("routers send", "routers send. Ids must be unique")
+    )
+    earlier = judged(partitioning=one, workers=workers)["InputPartitioning"]
+
+    found = judged([earlier], partitioning=two, workers=workers)["InputPartitioning"]
+
+    assert found.message == "Routers send. Ids must be unique."
 
 
 def test_a_message_is_bounded() -> None:

@@ -50,6 +50,17 @@ def test_the_terminal_shows_the_verdict_and_where_to_look() -> None:
     assert "lost: partition 1, raw offset 17, clean offset none" in printed(SPOILED)
 
 
+def test_removed_messages_with_another_content_are_shown_and_no_defect() -> None:
+    other = result(partition(0), partition(1, removed_with_other_content=3))
+
+    assert other.is_clean
+    for shown in (printed(other), html_page(other)):
+        assert "200 input records; 3 removed with another content" in " ".join(shown.split())
+        assert "3 of the 10 removed records have another key or value" in " ".join(shown.split())
+    assert "another content" not in printed(CLEAN)
+    assert "another content" not in html_page(CLEAN)
+
+
 def test_the_verdict_says_how_much_was_judged() -> None:
     some = result(partition(0), partition(1, pending=60))
     nothing = result(partition(0, pending=100))

@@ -21,15 +21,18 @@ from dedupe_worker.side_topics.owner_log import CLOCK_SKEW, OutputValues, OwnerL
 from dedupe_worker.values import Times, Values
 
 
-def settled(factory: ComponentFactory, topics: Topics, name: str) -> OffsetRange:
-    """Wait until no transaction of another producer hides own records.
+def settled(
+    factory: ComponentFactory, topics: Topics, name: str, partition: int | None = None
+) -> OffsetRange:
+    """Wait until no transaction of another producer hides records of the partition.
 
-    Below one the last stable offset stays behind this worker's own records, and it is no sign that they are lost.
+    By default it is the own one. Below one the last stable offset stays behind this worker's own records, and it is no
+    sign that they are lost.
     """
     try:
         return topics.settled_offsets(
             name,
-            factory.config.partition,
+            factory.config.partition if partition is None else partition,
             servers=factory.config.stream.spec.kafka.bootstrap_servers,
             on_wait=factory.worker_state.report_waiting,
         )
@@ -79,7 +82,9 @@ def _owner_log(
     unlabelled: str = "",
     grows: bool = False,
 ) -> OwnerLogReader:
-    number = reader.partition
+    def find_end() -> int:
+        return settled(factory, partition.topics, reader.topic, reader.partition).end
+
     return OwnerLogReader(
         reader,
         there.end,
@@ -89,7 +94,7 @@ def _owner_log(
         unlabelled=unlabelled,
         origins=window.store.origins if factory.config.stream.spec.repartition else None,
         on_read=factory.worker_state.heartbeat,
-        find_end=partial(partition.topics.end, reader.topic, number) if grows else None,
+        find_end=find_end if grows else None,
     )
 
 

@@ -157,7 +157,9 @@ class OwnerLogReader:
     reader to the topic's first entry, in case they start earlier: the time at which an id was seen is not the time of
     its entry. It is None if the reader is at the first entry already. Entries of another input topic than `input_topic`
     are skipped; `unlabelled` is the topic of entries that name none. Behind routers `origins` get the places that
-    entries name. `on_read` is called after each read. Where the log is still written, `find_end` finds its new end.
+    entries name. `on_read` is called after each read. Where the log is still written, `find_end` finds its new end,
+    which is after all that is in it now: a transaction that readers of the output see may still be open here, because
+    Kafka ends it in one partition after the other.
     """
 
     def __init__(
@@ -219,7 +221,9 @@ class OwnerLogReader:
 
     def _read_beyond(self, output: int) -> None:
         """Read until every entry about outputs up to this one is in memory."""
-        while not (self._waiting and self._waiting[-1].first_output > output) and self._is_behind():
+        while not (self._waiting and self._waiting[-1].first_output > output) and self._is_behind(
+            output
+        ):
             batch = self._reader.read(_ENTRIES_AT_ONCE, _WAIT_SECONDS)
             self._on_read()
             self._reader.check(self._end)
@@ -228,9 +232,10 @@ class OwnerLogReader:
                 if record.key() == self._key:
                     self._take(record)
 
-    def _is_behind(self) -> bool:
-        """Return whether there are entries to read, also new ones."""
-        if self._position >= self._end and self._find_end is not None:
+    def _is_behind(self, output: int) -> bool:
+        """Return whether there are entries to read, also new ones if none is about this output."""
+        has_entry = self._waiting and self._waiting[-1].end > output
+        if self._position >= self._end and self._find_end is not None and not has_entry:
             self._end = max(self._end, self._find_end())
         return self._position < self._end
 

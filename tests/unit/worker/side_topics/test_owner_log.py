@@ -138,6 +138,22 @@ def test_behind_routers_entries_of_the_time_before_are_passed_over_in_silence() 
     assert not logged
 
 
+def test_a_log_that_is_still_written_is_asked_for_its_end_while_an_output_has_no_entry() -> None:
+    entries = [encode_entries(at, np.array([40 + at], np.uint64)) for at in (3, 4)]
+    written = [(TOPIC_ID.encode(), note) for [note] in entries]
+    reader, asked = NotesReader(written[:1]), [0]
+
+    def find_end() -> int:
+        """Wait for the transaction whose records are in the output already."""
+        asked[0] += 1
+        reader.records = written
+        return 4
+
+    reading = OwnerLogReader(reader, 2, TOPIC_ID, rewind=None, find_end=find_end)
+    assert (reading.inputs(np.array([3])).tolist(), asked) == ([43], [0])
+    assert (reading.inputs(np.array([4])).tolist(), asked) == ([44], [1])
+
+
 def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember() -> None:
     records = [message(3, b"a", b"1"), message(4, b"b", b"2")]
     [note] = encode_entries(3, np.array([40], np.uint64))

@@ -233,7 +233,7 @@ class OwnerLogReader:
                     self._take(record)
 
     def _is_behind(self, output: int) -> bool:
-        """Return whether there are entries to read, also new ones if none is about this output."""
+        """Return whether there is more to read, also new entries for this output."""
         has_entry = self._waiting and self._waiting[-1].end > output
         if self._position >= self._end and self._find_end is not None and not has_entry:
             self._end = max(self._end, self._find_end())

@@ -246,17 +246,20 @@ class SideTopics:
         entries = [each for topic in self.history.of(TopicRole.OWNERS) for each in topic.records]
         if number is None or any(each.transaction == number for each in entries):
             return False
-        slow = self.timeline.between(
-            end_ms - _SLOW_MS, end_ms, EventKind.BROKER_AWAY, EventKind.FROZEN
+        here = life.output.record.partition  # an older one, if the id was learnt
+        slow = any(
+            each.kind in {EventKind.BROKER_AWAY, EventKind.FROZEN}
+            and each.partition in {None, here}
+            and end_ms - _SLOW_MS < each.time_ms <= end_ms
+            for each in self.history.events
         )
-        here = life.output.record.partition
         # By offset: what others wrote may be aborted, and so be seen by nobody.
         own = sorted(
             each.record.offset
             for each in life.output_topic.records
             if each.record.partition == here and each.transaction == number
         )
-        return bool(slow) or own != list(range(own[0], own[0] + len(own)))
+        return slow or own != list(range(own[0], own[0] + len(own)))
 
     def _was_read_again(
         self,

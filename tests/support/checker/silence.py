@@ -168,6 +168,8 @@ def _has_cause(timeline: Timeline, status: StatusSnapshot, reason: str) -> bool:
     """Return whether something happened before a status that explains its reason."""
     if reason == "Fenced":
         return _has_rival(timeline, status)
+    if reason == "OffsetOutOfRange" and timeline.is_routed and _has_another(timeline, status):
+        return True  # it deletes what it has committed of the repartition topic, and this one has not read
     if reason not in _CAUSES and reason not in _REPLACED_TOPIC:
         return True
     topics = {TopicRole.INPUT: timeline.inputs, TopicRole.OUTPUT: timeline.outputs}
@@ -177,6 +179,14 @@ def _has_cause(timeline: Timeline, status: StatusSnapshot, reason: str) -> bool:
     return any(
         _RETAINED.get(reason, event.topic) is event.topic
         for event in timeline.between(-inf, status.time_ms, *_CAUSES.get(reason, ()))
+    )
+
+
+def _has_another(timeline: Timeline, status: StatusSnapshot) -> bool:
+    """Return whether another process of the partition has begun a session."""
+    return any(
+        each.process != status.process and each.time_ms <= status.time_ms
+        for each in timeline.starts
     )
 
 

@@ -22,6 +22,7 @@ class Timeline:
     def __init__(self, history: StreamHistory, partition: int) -> None:
         self.partition = partition
         self.rules = history.rules
+        self.is_routed = history.routers
         self.progress = [each for each in history.progress if each.partition == partition]
         self.events = [each for each in history.events if each.partition in {None, partition}]
         self.statuses = [each for each in history.statuses if each.partition == partition]

@@ -964,6 +964,18 @@ def test_an_offset_that_does_not_exist_may_be_of_the_output() -> None:
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(("routers", "expected"), [(True, set()), (False, {"unfounded"})])
+def test_behind_routers_another_worker_may_have_deleted_what_is_read(
+    expected: set[str], *, routers: bool
+) -> None:
+    told = Told(routers=routers)
+    told.start("w1")
+    told.start("w2")
+    told.commit(told.send(b"a"))
+    told.say(errors={"OffsetOutOfRange": 1})
+    assert told.kinds() == expected
+
+
 @pytest.mark.parametrize(
     ("said", "expected"), [({}, {"silent"}), ({"GenerationsDropped": 1}, set())]
 )

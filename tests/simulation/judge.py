@@ -89,8 +89,25 @@ def judge_routed(recorder: Recorder, settings: Settings) -> Judgement:
 
 
 def _routed(recorder: Recorder) -> list[Record]:
-    """Return what routers have written: beside it there are the marks between two epochs."""
-    return [each for each in recorder.records(REPARTITION) if MARK not in dict(each.headers)]
+    """Return the records of the repartition topic, each where it is passed or dropped."""
+    return [each.record for each in _in_place(recorder.written(REPARTITION))]
+
+
+def _in_place(written: Sequence[Written]) -> list[Written]:
+    """Return the records of the repartition topic without marks between epochs, and without strays.
+
+    A stray is in a partition that its id had in an earlier epoch, and its worker sends it on to the present one. Only
+    without transactions a router may still write one after the epoch has ended.
+    """
+    records = [each for each in written if MARK not in dict(each.record.headers)]
+    sent_on = {
+        (origin_of(each.record), int(each.writer[1:].partition("#")[0]))
+        for each in records
+        if each.writer.startswith("p")
+    }
+    return [
+        each for each in records if (origin_of(each.record), each.record.partition) not in sent_on
+    ]
 
 
 def _raw(recorder: Recorder, settings: Settings) -> dict[str, list[Record]]:
@@ -181,17 +198,17 @@ def _history_behind_routers(recorder: Recorder, settings: Settings, start: _Star
     )
 
 
-def _without_origins(records: Iterable[Written]) -> list[Written]:
-    """Return the records as their producers wrote them, without the marks between two epochs.
+def _without_origins(records: Sequence[Written]) -> list[Written]:
+    """Return the records as their producers wrote them, see `_in_place`.
 
     In order of offsets: transactions of several routers end in another order than they began.
     """
     found = []
-    for each in sorted(records, key=lambda each: (each.record.partition, each.record.offset)):
-        if MARK not in dict(each.record.headers):
-            topic, partition, offset = origin_of(each.record)
-            record = replace(each.record, headers=each.record.headers[:-1])
-            found.append(replace(each, record=record, origin=f"{topic}:{partition}:{offset}"))
+    in_place = _in_place(records)
+    for each in sorted(in_place, key=lambda each: (each.record.partition, each.record.offset)):
+        topic, partition, offset = origin_of(each.record)
+        record = replace(each.record, headers=each.record.headers[:-1])
+        found.append(replace(each, record=record, origin=f"{topic}:{partition}:{offset}"))
     return found
 
 
@@ -276,7 +293,8 @@ class _Again:
         """Find all that was routed more than once."""
         copies: defaultdict[Origin, list[Written]] = defaultdict(list)
         for each in recorder.written(REPARTITION):
-            if MARK not in dict(each.record.headers):
+            process, _, _ = each.writer.rpartition(".")
+            if MARK not in dict(each.record.headers) and process in recorder.starts:
                 copies[origin_of(each.record)].append(each)
         several = {
             origin: sorted(found, key=lambda each: each.time_ms)
@@ -296,7 +314,7 @@ class _Again:
         committed_ms = next(times, inf)
         return all(
             before.writer != after.writer and committed_ms >= self._read_ms(before, after)
-            for before, after in pairwise(self.copies[origin])
+            for before, after in pairwise(self.copies.get(origin, ()))
         )
 
     def _read_ms(self, before: Written, after: Written) -> int:

@@ -4,17 +4,19 @@
 own records.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from dedupe_crds.names import topic_expression
 from dedupe_crds.spec.flow import Flow
+from dedupe_crds.spec.repartition import REPARTITION_SUFFIX
 from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import TopicMissing
 from dedupe_kafka.side_topics import filters_topic, owners_topic
-from dedupe_kafka.topic import Topic
+from dedupe_kafka.topic import Topic, TopicProblem
 
 _INTERNAL: Final = "__"
+_KEPT: Final = (epochs_topic(""), filters_topic(""), owners_topic(""), REPARTITION_SUFFIX)
 
 
 class Topics(Protocol):
@@ -58,6 +60,23 @@ def former_inputs(known: Iterable[str], spec: Flow) -> list[str]:
     """Return those of the known inputs that the manifest has no more, sorted."""
     names = set(known)
     return sorted(names.difference(matching_topics(names, spec)))
+
+
+def of_other_streams(cluster: Topics, inputs: Iterable[Topic]) -> Iterator[TopicProblem]:
+    """Yield the inputs whose names are those of another stream's own topics.
+
+    Its output may be an input.
+    """
+    for name in sorted(topic.name for topic in inputs):
+        output = next((name.removesuffix(end) for end in _KEPT if name.endswith(end)), "")
+        if output and cluster.topic(output) is not None:
+            yield TopicProblem(
+                reason="InputOfAnotherStream",
+                message=f"Input topic {name} has the name of one that a stream with the output topic {output} keeps "
+                "for itself. If it is, narrow spec.input.pattern so that it does not match: it holds no messages of "
+                "users.",
+                fatal=False,
+            )
 
 
 def _own_topics(spec: Flow) -> set[str | None]:

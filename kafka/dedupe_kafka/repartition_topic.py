@@ -11,6 +11,7 @@ from typing import Final
 from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.epochs_topic import ensure_epochs
+from dedupe_kafka.input_topics import of_other_streams
 from dedupe_kafka.stream_topics import StreamTopics, Topics, ensure_topics, grown
 from dedupe_kafka.topic import (
     FOR_EVER_MS,
@@ -47,6 +48,7 @@ def ensure_repartitioned(
     """
     name, partitions = spec.worker_input, repartition.partitions
     problems, created = [problem for each in inputs for problem in check_input(each)], False
+    problems += of_other_streams(cluster, inputs)
     if inputs:
         source = merged(inputs, name, partitions)
     else:

@@ -308,6 +308,19 @@ def test_an_output_with_fewer_partitions_is_no_use() -> None:
     assert reasons(cluster.ensure(spec())) == [("OutputTopicTooFewPartitions", True)]
 
 
+@pytest.mark.parametrize("kept", ["epochs", "filters", "owners", "repartition"])
+def test_a_topic_that_another_stream_keeps_for_itself_is_named_as_an_input(kept: str) -> None:
+    """A pattern takes it as soon as it exists, and its records then pass as if they were a user's."""
+    name = f"sales-clean-{kept}"
+    cluster = FakeTopics(topic("a"), topic(name))
+    pattern = spec({"pattern": "(a|sales.*)"})
+    assert reasons(cluster.ensure(pattern)) == [], "a user's own name"
+    cluster.topics["sales-clean"] = topic("sales-clean")
+    [found] = cluster.ensure(pattern).problems
+    assert (found.reason, found.fatal) == ("InputOfAnotherStream", False)
+    assert name in found.message
+
+
 def test_fatal_problems_are_first() -> None:
     found = FakeTopics(
         topic("a"), topic("b"), between(max_message_bytes=9), topic("orders-clean", 5)

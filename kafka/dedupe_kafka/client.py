@@ -128,6 +128,9 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
 )
 
 logger = logging.getLogger("librdkafka")
+# A command that configures no logging prints none of its lines. What they tell is tried again, and what stays wrong
+# becomes an error with a name.
+logger.addHandler(logging.NullHandler())
 
 Client = TypeVar("Client")
 

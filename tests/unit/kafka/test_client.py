@@ -1,5 +1,7 @@
 """Kafka's properties and errors at our edge."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -187,3 +189,20 @@ def test_a_password_is_taken_to_the_end_of_its_line(password: str, end: str) -> 
         "security.protocol": "SASL_SSL",
         "sasl.password": password,
     }
+
+
+_SAYS = "from dedupe_kafka.client import logger; logger.warning('thrd:main: retrying')"
+
+
+@pytest.mark.parametrize(
+    ("before", "printed"), [("", ""), ("import logging; logging.basicConfig(); ", "retrying")]
+)
+def test_only_a_process_that_configures_logging_prints_lines_of_the_library(
+    before: str, printed: str
+) -> None:
+    """A command of the terminal does not; workers and routers do."""
+    done = subprocess.run(
+        [sys.executable, "-c", before + _SAYS], capture_output=True, text=True, check=True
+    )
+    assert printed in done.stderr
+    assert bool(done.stderr) is bool(printed)

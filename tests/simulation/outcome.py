@@ -65,6 +65,7 @@ class Outcome:
 
 def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
     """Run a schedule on volumes in memory."""
+    machines.unexpected.clear()
     home = homes.make()
     routed = bool(schedule.settings.inputs)
     simulated = _WORLDS[kind_of(schedule)](schedule, home, listen)
@@ -81,7 +82,6 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
     defects += simulated.crashes
     # The product tries again after an error that has no name. Here the clients raise none, so it is a defect.
     defects += [f"crashed: an unexpected error: {each}" for each in machines.unexpected]
-    machines.unexpected.clear()
     if not defects:
         judge = judge_routed if routed else judge_direct
         found, repeats = judge(simulated.recorder, schedule.settings)

@@ -4,7 +4,7 @@
 own records.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from dedupe_crds.names import topic_expression
@@ -62,14 +62,16 @@ def former_inputs(known: Iterable[str], spec: Flow) -> list[str]:
     return sorted(names.difference(matching_topics(names, spec)))
 
 
-def of_other_streams(cluster: Topics, inputs: Iterable[Topic]) -> Iterator[TopicProblem]:
+def of_other_streams(
+    find: Callable[[str], Topic | None], inputs: Iterable[Topic]
+) -> Iterator[TopicProblem]:
     """Yield the inputs whose names are those of another stream's own topics.
 
-    Its output may be an input.
+    Its output may be an input. `find` returns a topic, or None if it does not exist.
     """
     for name in sorted(topic.name for topic in inputs):
         output = next((name.removesuffix(end) for end in _KEPT if name.endswith(end)), "")
-        if output and cluster.topic(output) is not None:
+        if output and find(output) is not None:
             yield TopicProblem(
                 reason="InputOfAnotherStream",
                 message=f"Input topic {name} has the name of one that a stream with the output topic {output} keeps "

@@ -48,7 +48,7 @@ def ensure_repartitioned(
     """
     name, partitions = spec.worker_input, repartition.partitions
     problems, created = [problem for each in inputs for problem in check_input(each)], False
-    problems += of_other_streams(cluster, inputs)
+    problems += of_other_streams(cluster.topic, inputs)
     if inputs:
         source = merged(inputs, name, partitions)
     else:

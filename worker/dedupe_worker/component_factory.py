@@ -19,6 +19,7 @@ from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import NotAuthorized
+from dedupe_kafka.fetch_progress import STATISTICS_MS, FetchProgress
 from dedupe_kafka.topic_id import has_id
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
@@ -108,7 +109,10 @@ class ComponentFactory:
 
     def make_output_reader(self, topic: str, hidden: Hidden) -> OutputReader:
         """Make a reader of several partitions of the output `topic`."""
-        return OutputReader(made(self._clients.consumer, self._reading), topic, self.clock, hidden)
+        fetched = FetchProgress()
+        watched = {**self._reading, "stats_cb": fetched, "statistics.interval.ms": STATISTICS_MS}
+        consumer = made(self._clients.consumer, watched)
+        return OutputReader(consumer, topic, self.clock, hidden, fetched)
 
     def make_epoch_reader(self) -> EpochReader:
         """Make a reader of the stream's epoch log."""

@@ -13,6 +13,7 @@ from dedupe_filters.range_consumer import consumer_config as reading_ranges
 from dedupe_growth.log import EpochReader
 from dedupe_kafka.client_config import consumer_config
 from dedupe_kafka.errors import RecordCorrupt
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_pipeline.connection import KafkaConnection
@@ -49,7 +50,9 @@ def of_a_worker(servers: str, topic: str) -> Iterator[int]:
 
 def of_several_partitions(servers: str, topic: str) -> Iterator[int]:
     with closing(
-        OutputReader(Consumer(_config(servers)), topic, SYSTEM_CLOCK, NothingHidden())
+        OutputReader(
+            Consumer(_config(servers)), topic, SYSTEM_CLOCK, NothingHidden(), FetchProgress()
+        )
     ) as reader:
         reader.seek({0: BEFORE}, {0: BEFORE + 2})
         yield from range(BEFORE)

@@ -12,15 +12,15 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
+from dedupe_crds.formatting import listed
 from dedupe_kafka.client import calling
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.fetch_errors import fetch_error
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_worker.kafka.consumer import OffsetOutOfRange
 
 _MOST_RECORDS: Final = 10_000
 _WAIT_SECONDS: Final = 0.2
-# As in consumer.py: librdkafka may stop fetching without an error.
-_STARVED_SECONDS: Final = 20.0
 
 
 class Hidden(Protocol):
@@ -41,16 +41,24 @@ class Run:
 class OutputReader:
     """A consumer of partitions of one topic. `positions` are the next offsets to read."""
 
-    def __init__(self, consumer: Any, topic: str, clock: Clock, hidden: Hidden) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
+    def __init__(
+        self,
+        consumer: Any,  # noqa: ANN401 (a client of the library, or one in memory)
+        topic: str,
+        clock: Clock,
+        hidden: Hidden,
+        fetched: FetchProgress,
+    ) -> None:
         self._consumer = consumer
         self._topic = topic
         self._clock = clock
         self._hidden = hidden
+        self._fetched = fetched
         self._ends: Mapping[int, int] = {}
         self._there: Mapping[int, int] = {}
         self._paused: set[int] = set()
         self._waiting: list[Collection[int]] = []
-        self._progress_at = clock.monotonic()
+        self._hiding: dict[int, int] = {}
         self.positions: dict[int, int] = {}
 
     def seek(
@@ -93,18 +101,20 @@ class OutputReader:
     def read(self) -> Iterator[Run]:
         """Yield what arrives soon. Raises StreamError.
 
-        Raises BrokerUnavailable if nothing arrived for long of what is there, and no open transaction hides it.
+        Raises BrokerUnavailable if nothing is fetched for long of what is there in a partition, and no open transaction
+        hides it.
         """
         self._pause_at_ends()
         self._begin_next()
+        began = self._clock.monotonic()
         with self._reading():
             messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
-        before = sum(self.positions.values())
+        self._fetched.waited(min(_WAIT_SECONDS, self._clock.monotonic() - began))
         for partition, group in groupby(messages, key=Message.partition):
             records = [each for each in group if self._is_wanted(each)]
             if records:
                 yield Run(partition or 0, records)
-        self._watch(moved=sum(self.positions.values()) > before)
+        self._watch()
 
     def close(self) -> None:
         """Close the connection."""
@@ -168,20 +178,25 @@ class OutputReader:
                 self._consumer.pause(self._named(new))
             self._paused |= new
 
-    def _watch(self, *, moved: bool) -> None:
-        now = self._clock.monotonic()
-        if moved or not self.unread:
-            self._progress_at = now
+    def _watch(self) -> None:
+        read = self.positions.keys() - self._later()
+        left = {each: self.positions[each] for each in read if self._left(each)}
+        self._fetched.follow({(self._topic, each): at for each, at in left.items()})
+        if any(left.get(each) != at for each, at in self._hiding.items()):
+            self._hiding.clear()
             self._hidden.are_gone()
-        elif now - self._progress_at >= _STARVED_SECONDS:
-            read = self.positions.keys() - self._later()
-            left = {each: self.positions[each] for each in read if self._left(each)}
-            if self._hidden.are_all(left):
-                self._progress_at = now  # asked again after as long
-                return
+        starved = {each: left[each] for _, each in self._fetched.starved}
+        if not starved:
+            return
+        if not self._hidden.are_all(starved):
+            places = listed([f"{self._topic}/{each}" for each in sorted(starved)])
             raise BrokerUnavailable(
-                f"nothing of {self._topic} is fetched, although {self.unread} offsets are left; connecting again"
+                f"nothing of {places} is fetched, although {sum(map(self._left, starved))} offsets are left; "
+                "connecting again"
             )
+        self._hiding |= starved
+        for each in starved:  # asked again after as long
+            self._fetched.begin_again((self._topic, each))
 
     def _end_of(self, partition: int) -> int:
         where = TopicPartition(self._topic, partition)

@@ -1,11 +1,13 @@
 """Reading several outputs, each up to its end, which may become known later."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_worker.kafka.consumer import OffsetOutOfRange
 from dedupe_worker.kafka.output_reader import OutputReader
 from tests.unit.worker.still_clock import StillClock
@@ -85,7 +87,8 @@ class Reading:
         self.clock = StillClock()
         self.consumer = FakeConsumer(self.clock)
         self.hidden = FakeHidden()
-        self.reader = OutputReader(self.consumer, "clean", self.clock, self.hidden)
+        self.fetched = FetchProgress()
+        self.reader = OutputReader(self.consumer, "clean", self.clock, self.hidden, self.fetched)
         self.reader.seek({0: 10, 1: 20}, {0: 10, 1: 20})
 
     def read(self, *arrives: Message) -> list[tuple[int, list[int | None]]]:
@@ -245,6 +248,26 @@ def test_a_reader_that_gets_records_is_not_starved(at: Reading) -> None:
     at.reader.stop_at({0: 500, 1: 20})
     for offset in range(10, 200):
         at.read(record(0, offset))
+
+
+def test_a_partition_of_which_nothing_comes_is_named_though_others_do(at: Reading) -> None:
+    at.reader.stop_at({0: 50, 1: 5000})
+
+    def read_the_other() -> None:
+        for offset in range(20, 5000):
+            at.read(record(1, offset))
+
+    with pytest.raises(BrokerUnavailable, match="nothing of clean/0 is fetched, although 40 "):
+        read_the_other()
+
+
+def test_a_long_stretch_of_aborted_records_is_not_starvation(at: Reading) -> None:
+    """The client drops them, and only its statistics show that it fetches."""
+    at.reader.stop_at({0: 900_000, 1: 20})
+    for offset in range(10, 900_000, 30_000):
+        partitions = {"0": {"next_offset": offset}}
+        at.fetched(json.dumps({"topics": {"clean": {"partitions": partitions}}}))
+        at.read_for(STARVED_SECONDS / 4)
 
 
 def test_a_reader_that_waits_for_new_records_is_not_starved(at: Reading) -> None:

@@ -19,6 +19,7 @@ from dedupe_growth.epochs import Epochs, epochs_of
 from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_ids.route import Route
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.fetch_progress import FetchProgress
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.output_reader import Hidden, OutputReader
@@ -180,7 +181,7 @@ class Worker:
         self.learning = Learning(factory, there, STREAM.spec.repartition, log, extract, self.stop)
 
     def open(self, topic: str, hidden: Hidden) -> OutputReader:
-        return OutputReader(self.outputs, topic, self.clock, hidden)
+        return OutputReader(self.outputs, topic, self.clock, hidden, FetchProgress())
 
     def cut(self, *positions: int) -> None:
         """Write the cuts of the growth."""

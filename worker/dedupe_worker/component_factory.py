@@ -19,7 +19,6 @@ from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import NotAuthorized
-from dedupe_kafka.fetch_progress import STATISTICS_MS, FetchProgress
 from dedupe_kafka.topic_id import has_id
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
@@ -36,7 +35,7 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.follow_up import follow_up
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
-from dedupe_worker.kafka.open_reader import open_reader
+from dedupe_worker.kafka.open_reader import open_output_reader, open_reader
 from dedupe_worker.kafka.output_reader import Hidden, OutputReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.take_over import TakeOver
@@ -109,10 +108,7 @@ class ComponentFactory:
 
     def make_output_reader(self, topic: str, hidden: Hidden) -> OutputReader:
         """Make a reader of several partitions of the output `topic`."""
-        fetched = FetchProgress()
-        watched = {**self._reading, "stats_cb": fetched, "statistics.interval.ms": STATISTICS_MS}
-        consumer = made(self._clients.consumer, watched)
-        return OutputReader(consumer, topic, self.clock, hidden, fetched)
+        return open_output_reader(self._clients.consumer, self._reading, topic, self.clock, hidden)
 
     def make_epoch_reader(self) -> EpochReader:
         """Make a reader of the stream's epoch log."""

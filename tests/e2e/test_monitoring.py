@@ -20,6 +20,7 @@ from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.patience import wait_for
 from tests.support.prometheus.server import PrometheusServer, running_prometheus
+from tests.support.traffic.topic_changes import delete_records
 from tests.support.traffic.traffic import ID_HEADER, produce, retries
 
 MONITORED: dict[str, Any] = {
@@ -85,10 +86,13 @@ def test_prometheus_has_data_for_each_alert_and_each_panel(place: Scene, bucket:
         Snapshots(copied).make(f"{copied.name}-first")
         with restored(copied, 0):
             lose_volume(copied, 0)
-        # A record without an id, and one that the output refuses: there are a reason and an error to see.
+        # A record without an id, one that the output refuses, and one that was deleted unread: there are two reasons
+        # and an error to see.
         produce(copied.bootstrap_servers, copied.input_topic, [Message(0, b"key", b"value")])
-        large = random.Random(SEED).randbytes(5_000)
-        produce(stuck.bootstrap_servers, stuck.input_topic, [Message(0, b"key", large)])
+        large = Message(0, b"key", random.Random(SEED).randbytes(5_000))
+        produce(stuck.bootstrap_servers, stuck.input_topic, [large])
+        delete_records(stuck, stuck.input_topic, 1)
+        produce(stuck.bootstrap_servers, stuck.input_topic, [large])
         prometheus.discover(pods(place))
 
         # What has data only if something is wrong is looked for without its comparison.

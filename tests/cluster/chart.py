@@ -50,7 +50,11 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
         run(
             [
                 *("helm", "upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE),
-                *("--wait", "--timeout", f"{HANG_SECONDS}s", "--values", "-"),
+                "--wait",
+                "--timeout",
+                f"{HANG_SECONDS}s",
+                "--values",
+                "-",
                 # Adopt CRDs that were applied by hand.
                 "--take-ownership",
                 # Keep the other values of the release: a second install changes nothing.

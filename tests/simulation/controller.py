@@ -71,7 +71,9 @@ class ControllerProcess(SimProcess):
     def _run(self) -> None:
         cluster = Cluster(SERVERS, {}, clients=self._clients, clock=self._clock)
         controller = GrowthController(
-            *(stream_of(self._settings, inputs=self._inputs), {}, cluster),
+            stream_of(self._settings, inputs=self._inputs),
+            {},
+            cluster,
             clock=self._clock,
             clients=self._clients,
         )

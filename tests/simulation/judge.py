@@ -214,7 +214,7 @@ def _without_origins(records: Sequence[Written]) -> list[Written]:
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
-    """What inputs have lost, and what of it routers had read before.
+    """Tell what inputs have lost, and what of it routers had read before.
 
     Another record has the same origin afterwards, so what was routed is told apart by its content as well.
     `all_that_counts` has the records that are there or were routed, numbered in the order in which they were written:
@@ -257,7 +257,7 @@ class _Losses:
             topic: _renumbered(
                 [
                     *recorder.written(topic),
-                    *(each for each in found if _identity(topic, each.record) in seen),
+                    *[each for each in found if _identity(topic, each.record) in seen],
                 ]
             )
             for topic, found in lost.items()

@@ -49,7 +49,7 @@ class _SeenLog:
     waiting: list[tuple[Batch, str]] = field(default_factory=list)
     records: list[Written] = field(default_factory=list)
     lost: list[Written] = field(default_factory=list)
-    """What was there, and is no more."""
+    """Return what was there, and is no more."""
 
 
 @dataclass(slots=True)

@@ -157,7 +157,7 @@ LOSE, REGAIN = ChangeInputs((0,)), ChangeInputs((0, 1))
 def test_a_growth_ends_without_an_input_that_was_taken_out_of_the_manifest(
     steps: tuple[ChangeInputs, ...], *, exactly_once: bool
 ) -> None:
-    """What came while it was out is routed by the new epoch once it is back, and nothing of it twice."""
+    """Route by the new epoch what came while it was out, once it is back, and nothing of it twice."""
     between = (at(5.0, Grow(4)), at(0.1, send(0, 50, 100)), at(0.1, send(1, 60, 110)))
     first, *others = steps
     outcome = run(
@@ -169,7 +169,7 @@ def test_a_growth_ends_without_an_input_that_was_taken_out_of_the_manifest(
                 at(0.2, send(1, 25, 75)),
                 at(5.0, first),
                 *between,
-                *(at(40.0, each) for each in others),
+                *[at(40.0, each) for each in others],
                 *END,
             ),
         )

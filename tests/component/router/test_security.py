@@ -80,7 +80,7 @@ def test_a_wrong_password_is_named_and_not_shown(
 def test_a_former_input_that_may_not_be_read_any_more_holds_nothing_but_a_growth(
     secured: SecuredBroker, routers: Routers, tmp_path: Path
 ) -> None:
-    """Who takes an input out of the manifest takes its rights, too."""
+    """Take the rights with the input that is taken out of the manifest."""
     stream = secured_stream(secured, tmp_path, inputs=2)
     stays, goes = stream.inputs
     router = with_password(PASSWORD, secured, stream, routers, tmp_path)

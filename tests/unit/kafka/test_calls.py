@@ -107,7 +107,7 @@ def _is_calling(made: ast.AST) -> bool:
 
 
 def _yields(function: ast.FunctionDef) -> bool:
-    """Whether the body runs after the call, outside of what decorates it."""
+    """Return whether the body runs after the call, outside of what decorates it."""
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 

@@ -18,7 +18,7 @@ READ = LastRead(100, 2)
 
 
 def lost(offset: int = 60, epoch: int = 1) -> Message:
-    """What the client reports of raw/0 if the leader has other records, or none, from an offset on."""
+    """Return the report about raw/0 if the leader has other records, or none, from an offset on."""
     text = (
         f"Partition log truncation detected at offset 100 (leader epoch 2): broker end offset is {offset} (offset "
         f"leader epoch {epoch}). Reset to INVALID.: Local: Partition log truncation detected (broker 1)"
@@ -158,7 +158,7 @@ def test_a_newer_epoch_of_the_stream_is_waited_for_after_a_loss_as_well() -> Non
 
 
 def test_what_is_not_committed_yet_is_no_loss() -> None:
-    """Where the logs part counts only against what is committed, so that is asked for first."""
+    """Ask first for what is committed: only against that counts where the logs part."""
     scene = Scene(accepted(offset=101))
     reader = scene.read(record(offset=103, leader_epoch=2), lost(offset=101))
     assert [each.reason for each in reader.held_by] == ["OffsetOutOfRange"]

@@ -172,7 +172,7 @@ def test_lost_offsets_of_a_group_that_has_routed_are_an_error() -> None:
     ],
 )
 def test_the_offset_of_a_former_input_is_kept_as_it_is(kafka: FakeKafka) -> None:
-    """What it lost, and whether it is another topic now, is said when it is an input again."""
+    """Say what it lost, and whether it is another topic now, when it is an input again."""
     kafka.former, kafka.committed_at, kafka.metadata = True, 42, "id-1:3"
     assert kafka.start() == Start(RAW_0, 42, 42, "id-1", 3, is_former=True)
     assert not kafka.warned

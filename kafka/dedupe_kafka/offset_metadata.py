@@ -2,9 +2,10 @@
 
     <output topic's id>:<output position>:<input topic's id>[:[<epoch>-<cut>][~<last read>]][@<take-over>]
 
-The loop commits it with each offset, in both delivery modes. The output position is there without transactions only:
-all output before it is of input before the offset (dedup/uncommitted_output.py). The releases before wrote the first
-two parts, and that without transactions only; they ignore what is written here.
+The loop commits it with each offset, in both delivery modes. Without transactions all output before the position is of
+input before the offset (dedup/uncommitted_output.py). With transactions ^ stands before it: the output had come so far
+before the transaction, and one that ends before it has lost records (docs/decisions/0059). The releases before wrote
+the first two parts, and that without transactions only; they ignore what is written here.
 
 The fourth part is of streams that have grown: the epoch whose mark this worker has passed, and the worker's own output
 position at that border (docs/decisions/0034). Without it the epoch is 0. After ~ stands the offset after the last
@@ -28,6 +29,7 @@ _FEWEST_PARTS: Final = 2
 _MOST_PARTS: Final = 4
 _SEPARATOR: Final = "@"
 _READ: Final = "~"
+_REACHED: Final = "^"
 
 
 class Cut(NamedTuple):
@@ -39,13 +41,17 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
-    """The parts of the layout above; an id is empty where it is not known."""
+    """The parts of the layout above; an id is empty where it is not known.
+
+    `reached` is how far the output had come at least, in both delivery modes.
+    """
 
     output_topic: str = ""
     position: int | None = None
     input_topic: str = ""
     cut: Cut | None = None
     read_end: int | None = None
+    reached: int = 0
 
 
 def encode_metadata(
@@ -66,7 +72,9 @@ def decode_metadata(text: str | None) -> OffsetMetadata:
     """Decode the metadata of any release, without its token.
 
     >>> decode_metadata("Ab1:7")
-    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None, read_end=None)
+    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None, read_end=None, reached=7)
+    >>> decode_metadata("Ab1:^7:In1")
+    OffsetMetadata(output_topic='Ab1', position=None, input_topic='In1', cut=None, read_end=None, reached=7)
     >>> decode_metadata("Ab1::In1:2-40").cut
     Cut(epoch=2, position=40)
     >>> decode_metadata("Ab1::In1:~57").read_end
@@ -79,13 +87,25 @@ def decode_metadata(text: str | None) -> OffsetMetadata:
     passed, _, read_end = passed.partition(_READ)
     epoch, _, at = passed.partition("-")
     cut = Cut(int(epoch), int(at)) if _is_number(epoch) and _is_number(at) else None
+    reached = position.removeprefix(_REACHED)
     return OffsetMetadata(
         output_topic,
         int(position) if _is_number(position) else None,
         input_topic,
         cut,
         int(read_end) if _is_number(read_end) else None,
+        int(reached) if _is_number(reached) else 0,
     )
+
+
+def with_reached(metadata: str, position: int) -> str:
+    """Return the metadata of a transaction with the output position before it.
+
+    >>> with_reached("Ab1::In1:2-40", 7)
+    'Ab1:^7:In1:2-40'
+    """
+    output_topic, separator, rest = metadata.partition("::")
+    return f"{output_topic}:{_REACHED}{position}:{rest}" if separator else metadata
 
 
 def input_offset(

@@ -226,7 +226,7 @@ class ComponentFactory:
                 longest_commit_interval_seconds=longest.total_seconds(),
                 max_batch_records=min(limit, self._tuning.max_batch_records),
                 max_transaction_records=min(limit, self._tuning.max_transaction_records),
-                fingerprints=not has_id(output_topic_id),
+                proves_input=not has_id(output_topic_id),
             ),
             reader=reader,
             output=output,

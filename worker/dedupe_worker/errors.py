@@ -36,6 +36,12 @@ class OutputTopicReplaced(StreamError):
     retriable = True
 
 
+class OutputTruncated(StreamError):
+    """The output has lost records under the running worker."""
+
+    retriable = True
+
+
 class InputTopicReplaced(StreamError):
     """The input topic was deleted and created again under the running worker."""
 

@@ -6,7 +6,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from dedupe_crds.base import Model
 from dedupe_crds.names import BootstrapServers, HeaderName, JsonPath, ObjectName, TopicName
@@ -128,6 +128,19 @@ class OutputFilter(Model):
         return (source is FilterFrom.JSON_PATH) == (path is not None)
 
 
+class AcceptedOutputLoss(Model):
+    """A loss of records of an output partition, as OutputTruncated names it."""
+
+    topic: TopicName = Field(description="The output topic.")
+    partition: Annotated[StrictInt, Field(ge=0)] = Field(description="The partition.")
+    offset: Annotated[StrictInt, Field(ge=0)] = Field(
+        description="The offset of the last record that is known to be lost."
+    )
+    found: Annotated[StrictStr, Field(pattern=r"^\d{8}T\d{6}Z$")] = Field(
+        description="When the loss was found, such as 20260131T235959Z."
+    )
+
+
 class Output(Model):
     """The topic to write."""
 
@@ -139,6 +152,14 @@ class Output(Model):
         default=None,
         description="Bloom filters for readers, written to the topic <output>-filters, which is created if it "
         "does not exist. Default: no filters.",
+    )
+    # None, not an empty list: a stream without it is one that an operator of the release before can read.
+    accept_truncated: (
+        Annotated[list[AcceptedOutputLoss], Field(min_length=1, max_length=1000)] | None
+    ) = Field(
+        default=None,
+        description="Losses of output that are dealt with. A worker whose output has lost records goes on with what is "
+        "left, says so as OutputTruncated, and what to add here for it to be silent.",
     )
 
     @rule(

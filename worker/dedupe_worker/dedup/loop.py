@@ -32,7 +32,7 @@ from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.kafka.source import Source
 from dedupe_worker.side_topics.writers import SideTopicWriter
 from dedupe_worker.status import WorkerState
-from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
+from dedupe_worker.store.metadata import LastRecords
 from dedupe_worker.values import fingerprint
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
@@ -47,7 +47,7 @@ class LoopConfig:
 
     Records that arrive within `commit_interval_seconds` are read as one batch, unless it is full before. Between two
     batches are at least `longest_commit_interval_seconds`: all partitions of a stream commit to one broker, that of
-    their group. With `fingerprints` the store keeps those of the last records read and written.
+    their group. With `proves_input` the store keeps a fingerprint of the last record read, as of the last one written.
     """
 
     input_topic: str
@@ -56,7 +56,7 @@ class LoopConfig:
     longest_commit_interval_seconds: float = 0.0
     max_batch_records: int
     max_transaction_records: int
-    fingerprints: bool = False
+    proves_input: bool = False
 
 
 @dataclass(slots=True)
@@ -151,6 +151,7 @@ class Loop:
         # From here on the records are in the output, even if the store fails.
         self._open = None
         self._committed = transaction.next_offset
+        self._output.check()  # before the store takes these for the last records
         self._worker_state.clear_failure()
         self._worker_state.tally.transactions += 1
         self._worker_state.tally.produced += transaction.passed
@@ -253,12 +254,13 @@ class Loop:
 
     def _last_records(self, transaction: _Transaction) -> LastRecords:
         read, written = transaction.last_read, transaction.last_passed
-        last = NO_RECORDS._replace(read_up_to=self._reader.last_read)
-        if not self._config.fingerprints:
-            return last
-        return last._replace(
-            read=fingerprint(read, read.offset() or 0) if read else "",
-            written=fingerprint(written, self._output.position - 1) if written else "",
+        # Not while others' records are unread: they may be in the place of the last one before.
+        alone = self._output.complete_up_to == self._output.position
+        proved = read if self._config.proves_input else None
+        return LastRecords(
+            read=fingerprint(proved, proved.offset() or 0) if proved else "",
+            written=fingerprint(written, self._output.position - 1) if written and alone else "",
+            read_up_to=self._reader.last_read,
         )
 
     def _clear_logs(self) -> None:

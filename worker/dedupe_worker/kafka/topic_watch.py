@@ -14,7 +14,7 @@ from typing import Final
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.topic_id import has_id
-from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced
+from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced, OutputTruncated
 from dedupe_worker.kafka.admin import Topic, Topics
 
 # All workers of a stream together describe each topic 17 times a second at most.
@@ -63,10 +63,11 @@ class TopicWatch:
         now = self._monotonic()
         # A position that went back is that of records which were written to a new topic.
         went_back = output_position < self._furthest_output
-        shorter = end < input_offset or went_back or output_end < self._furthest_output
+        stable_before = output_end < self._furthest_output
+        shorter = end < input_offset or went_back or stable_before
         self.is_described = False
         if shorter or now + _HALF_CHECK_SECONDS >= self._due:
-            self._check_output(went_back=went_back)
+            self._check_output(went_back=went_back, stable_before=stable_before)
             self.check_input(input_offset)
             self.is_described = True
             self.input_end = end  # asked before the topic was described
@@ -84,11 +85,17 @@ class TopicWatch:
             )
         self.input_partitions = described.partitions
 
-    def _check_output(self, *, went_back: bool) -> None:
+    def _check_output(self, *, went_back: bool, stable_before: bool) -> None:
         name, watched = self._output.name, self._output.id
         found = self._topics.describe(name, self._partition).id
-        shorter = went_back and not has_id(found)
-        if found != watched or shorter or self._is_shorter(found, name, self._furthest_output):
+        ends_before = stable_before and self._ends_before(name, self._furthest_output)
+        shorter = went_back or ends_before
+        if found == watched and has_id(found) and shorter:
+            raise OutputTruncated(
+                f"{name}/{self._partition} ends before offset {self._furthest_output}, which it had reached: the "
+                "brokers have lost records; starting again"
+            )
+        if found != watched or shorter:
             raise OutputTopicReplaced(
                 f"output topic {name} was deleted and created again; the store is rebuilt from the new one"
             )
@@ -98,6 +105,7 @@ class TopicWatch:
 
         That is not by the last stable offset, which another producer's open transaction holds back.
         """
-        if has_id(topic_id):
-            return False
+        return not has_id(topic_id) and self._ends_before(name, position)
+
+    def _ends_before(self, name: str, position: int) -> bool:
         return self._topics.high_watermark(name, self._partition) < position

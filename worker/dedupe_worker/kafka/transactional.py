@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from dedupe_crds.clock import Clock, Stopwatch
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
 from dedupe_kafka.errors import BrokerUnavailable, Stopped, TransactionExpired
-from dedupe_kafka.offset_metadata import input_offset
+from dedupe_kafka.offset_metadata import input_offset, with_reached
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.source import Source
@@ -93,7 +93,8 @@ class TransactionalOutput(PartitionOutput):
 
         Raises TransactionExpired, without a try, for a transaction that Kafka may end meanwhile.
         """
-        self._commit_offset(next_offset, source, self._metadata_of(None))
+        metadata = with_reached(self._metadata_of(None), self._known_up_to)
+        self._commit_offset(next_offset, source, metadata)
         self._find_unread(markers=1)
 
     def abort(self) -> None:

@@ -16,6 +16,7 @@ from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids, rec
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.recovery.input_offset import InputStart
+from dedupe_worker.recovery.lost_output import reached
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.store.state_dir import StateDirectory
 
@@ -83,7 +84,8 @@ def resume(
         return encode_metadata(*topics, uncommitted.position(end), border.cut)
 
     output.resume(position, metadata)
-    if border.unrecorded:  # a growth waits for it
+    came_short = reached(start.committed, partition.output_topic.id) > position
+    if border.unrecorded or came_short:  # a growth waits for the one; the other counts once
         exactly_once = factory.policy.delivery is Delivery.EXACTLY_ONCE
         output.record_start(start.offset, reader, metadata(None if exactly_once else position))
     return uncommitted

@@ -29,6 +29,7 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.input_offset import begin_input
+from dedupe_worker.recovery.lost_output import find_loss, remember, report
 from dedupe_worker.recovery.output_values import own_values, settled
 from dedupe_worker.recovery.reach import reaches_back
 from dedupe_worker.recovery.tail import (
@@ -103,10 +104,18 @@ class Startup:
         found = store.metadata if store else None
         try:
             proved = prove_topics(self._factory, partition, found, output_range, self._stop)
+            lost = (
+                None
+                if proved.output_anew
+                else find_loss(self._factory, partition, store, output_range, self._stop)
+            )
         except (StreamError, Stopped):
             if store is not None:
                 store.close()
             raise
+        if lost is not None:
+            remember(self._factory, partition, lost)
+        report(self._factory)
         plan = plan_catch_up(
             found,
             recorded=recorded,
@@ -114,7 +123,7 @@ class Startup:
             output=output_range,
             window_start=output_range.end if window_start is None else window_start,
             trust=trust,
-            reach=store.reach if store else 0,
+            ahead=lost is not None and lost.in_store,
             made_anew=proved.output_anew,
         )
         if plan.rebuild:

@@ -64,16 +64,15 @@ def plan_catch_up(
     output: OffsetRange,
     window_start: int,
     trust: Trust = Trust.WHOLE,
-    reach: int = 0,
+    ahead: bool = False,
     made_anew: bool = False,
 ) -> CatchUpPlan:
     """Decide how much of the output partition to read.
 
     A rebuild reads the whole output: its timestamps are the producers', which may be of any time, so they do not show
     which ids the window still held. `window_start`, the first offset with a timestamp within the window's age, only
-    shows whether the output reaches back as far as the window should. `reach` is the output position before which all
-    of the store's ids are, if that is after the position in its metadata. `made_anew`: the output topic is another one,
-    though its id is the same (topic_proof.py).
+    shows whether the output reaches back as far as the window should. `ahead`: the store has ids that the output has
+    lost (lost_output.py). `made_anew`: the output topic is another one, though its id is the same (topic_proof.py).
     """
     replaced = (recorded is not None and recorded.output_topic_id != output_topic_id) or made_anew
     if replaced:
@@ -82,7 +81,7 @@ def plan_catch_up(
         reason = "StoreCorrupt"
     elif recorded is None or metadata is None:
         reason = "NewStore"
-    elif max(metadata.output_position, reach) > output.end:
+    elif ahead:
         reason = "StoreAheadOfOutput"
     elif metadata.output_position < output.low:
         reason = "TailRetainedAway"

@@ -35,7 +35,11 @@ class Proof(Enum):
     SAME = auto()
     """The record is the same; or none was recorded yet, or the topic is empty up to its end: nothing can be skipped."""
     ANEW = auto()
+    """Another record is there, or the topic ends before."""
+    GONE = auto()
+    """No record is there, though the topic reaches back: it was compacted, or another one's transaction aborted."""
     UNPROVED = auto()
+    """The topic no longer reaches back."""
 
 
 def next_id(topic_id: str) -> str:
@@ -71,8 +75,8 @@ def prove(
         found = next((batch.records[0] for batch in batches if batch.records), None)
     if found is None and stop.is_set():
         raise Stopped("reading the last known record")  # not read, which proves nothing
-    if found is None or found.offset() != offset:  # compacted, or of an aborted transaction
-        return Proof.UNPROVED
+    if found is None or found.offset() != offset:
+        return Proof.GONE
     return Proof.SAME if fingerprint(found, offset) == recorded else Proof.ANEW
 
 
@@ -122,7 +126,7 @@ def accept(proof: Proof, topic: str, *, unproved: bool) -> Proof:
 
     `unproved` is spec.kafka.acceptUnprovedTopics.
     """
-    if proof is not Proof.UNPROVED:
+    if proof in {Proof.SAME, Proof.ANEW}:
         return proof
     if unproved:
         return Proof.SAME

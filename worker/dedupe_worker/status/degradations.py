@@ -24,6 +24,7 @@ class Degraded(StrEnum):
     WINDOW_SHORTENED = "WindowShortened"
     INPUT_EXPIRED = "InputExpired"
     INPUT_TRUNCATED = "InputTruncated"
+    OUTPUT_TRUNCATED = "OutputTruncated"
     INPUT_TOPIC_REPLACED = "InputTopicReplaced"
     GENERATIONS_DROPPED = "GenerationsDropped"
     MISSING_IDS = "MissingIds"

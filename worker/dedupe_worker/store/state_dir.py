@@ -7,6 +7,7 @@ db.restoring/   a store that is being downloaded, see snapshots/download.py
 checkpoints/    copies of the store, see store/checkpoint.py
 db.copied/      a checkpoint that will replace the store, see store/checkpoint.py
 comparison/     files of a full reconcile, see recovery/full_reconcile.py
+losses.json     output that was lost, see recovery/lost_output.py
 reconcile.json  the last requested reconcile, see admin/reconcile_requests.py
 shortened       exists from the decision to rebuild the store with a shorter window until the store says so itself;
                 the input offset up to which the store before had read, and that topic's id, where they are known, and
@@ -19,11 +20,12 @@ import fcntl
 import os
 import shutil
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.spec.topics import IdSource
@@ -51,6 +53,24 @@ class Identity(BaseModel):
     output_topic_id: str
     id_source: str = Field(default="", alias="id")
     """The source of the ids, see `id_source_text`; empty if it was not recorded."""
+
+
+class OutputLoss(BaseModel):
+    """Records that the output partition had lost when a start `found` that.
+
+    It had reached offset `known`, and the record at `offset` was the last that is known to be lost.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    topic: str
+    partition: int
+    offset: int
+    known: int
+    found: str
+
+
+_LOSSES: Final = TypeAdapter(list[OutputLoss])
 
 
 def id_source_text(source: IdSource) -> str:
@@ -165,6 +185,39 @@ class StateDirectory:
     def record(self, identity: Identity) -> None:
         """Write the identity, all or nothing."""
         write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def remember_loss(self, loss: OutputLoss) -> None:
+        """Add a loss, unless a start before has found the same."""
+        known = self._losses()
+        if loss.model_copy(update={"found": ""}) not in [
+            each.model_copy(update={"found": ""}) for each in known
+        ]:
+            self._write_losses([*known, loss])
+
+    def losses_but(self, accepted: Collection[tuple[str, int, int, str]]) -> list[OutputLoss]:
+        """Return the losses but those (topic, partition, offset, found); forget these."""
+        known = self._losses()
+        left = [
+            each
+            for each in known
+            if (each.topic, each.partition, each.offset, each.found) not in accepted
+        ]
+        if len(left) < len(known):
+            self._write_losses(left)
+        return left
+
+    def _losses(self) -> list[OutputLoss]:
+        try:
+            return _LOSSES.validate_json(self._losses_file.read_bytes())
+        except FileNotFoundError:
+            return []
+
+    def _write_losses(self, losses: list[OutputLoss]) -> None:
+        write_atomically(self._losses_file, _LOSSES.dump_json(losses).decode() + "\n")
+
+    @property
+    def _losses_file(self) -> Path:
+        return self.root / "losses.json"
 
     @property
     def shortened(self) -> bool:

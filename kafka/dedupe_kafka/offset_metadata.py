@@ -43,7 +43,7 @@ class Cut(NamedTuple):
 class OffsetMetadata:
     """The parts of the layout above; an id is empty where it is not known.
 
-    `reached` is how far the output had come at least, in both delivery modes.
+    `reached` is the output position before a transaction.
     """
 
     output_topic: str = ""
@@ -51,7 +51,7 @@ class OffsetMetadata:
     input_topic: str = ""
     cut: Cut | None = None
     read_end: int | None = None
-    reached: int = 0
+    reached: int | None = None
 
 
 def encode_metadata(
@@ -72,9 +72,9 @@ def decode_metadata(text: str | None) -> OffsetMetadata:
     """Decode the metadata of any release, without its token.
 
     >>> decode_metadata("Ab1:7")
-    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None, read_end=None, reached=7)
-    >>> decode_metadata("Ab1:^7:In1")
-    OffsetMetadata(output_topic='Ab1', position=None, input_topic='In1', cut=None, read_end=None, reached=7)
+    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None, read_end=None, reached=None)
+    >>> decode_metadata("Ab1:^7:In1").reached
+    7
     >>> decode_metadata("Ab1::In1:2-40").cut
     Cut(epoch=2, position=40)
     >>> decode_metadata("Ab1::In1:~57").read_end
@@ -87,14 +87,14 @@ def decode_metadata(text: str | None) -> OffsetMetadata:
     passed, _, read_end = passed.partition(_READ)
     epoch, _, at = passed.partition("-")
     cut = Cut(int(epoch), int(at)) if _is_number(epoch) and _is_number(at) else None
-    reached = position.removeprefix(_REACHED)
+    _, _, reached = position.partition(_REACHED)
     return OffsetMetadata(
         output_topic,
         int(position) if _is_number(position) else None,
         input_topic,
         cut,
         int(read_end) if _is_number(read_end) else None,
-        int(reached) if _is_number(reached) else 0,
+        int(reached) if _is_number(reached) else None,
     )
 
 

@@ -108,9 +108,7 @@ def test_an_accepted_loss_is_silent_and_the_next_one_is_not(world: StreamWorld) 
 
 
 @pytest.mark.parametrize("volume", ["kept", "lost", "older"])
-def test_the_committed_offset_knows_how_far_the_output_was(
-    world: StreamWorld, volume: str
-) -> None:
+def test_the_committed_offset_knows_how_far_the_output_was(world: StreamWorld, volume: str) -> None:
     world.run()
     state, older = world.directory / "state", world.directory / "older"
     shutil.copytree(state, older)

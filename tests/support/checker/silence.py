@@ -15,12 +15,14 @@ _AT_ONCE = "GenerationsDropped"
 _REPLACED_TOPIC = {
     "OutputTopicReplaced": (TopicRole.OUTPUT,),
     "StoreAheadOfOutput": (TopicRole.OUTPUT,),
+    "OutputTruncated": (TopicRole.OUTPUT,),
     "InputTruncated": (TopicRole.INPUT,),
     "OffsetOutOfRange": (TopicRole.INPUT, TopicRole.OUTPUT),
 }
 """Reasons that a topic's second incarnation explains. A start reads the output, too."""
 _CAUSES = {
     "StoreAheadOfOutput": (EventKind.STORE_RESTORED,),
+    "OutputTruncated": (EventKind.STORE_RESTORED,),
     "InputTruncated": (EventKind.STORE_RESTORED,),
     "TailRetainedAway": (EventKind.RETENTION,),
     "InputExpired": (EventKind.RETENTION,),

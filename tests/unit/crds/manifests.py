@@ -229,6 +229,18 @@ TEXTS = [
         "must be a Kafka topic name",
         "spec.input.acceptTruncated.0.topic",
     ),
+    bad(
+        "spec.output.acceptTruncated",
+        [{"topic": "a b", "partition": 0, "offset": 1, "found": "20260131T235959Z"}],
+        "must be a Kafka topic name",
+        "spec.output.acceptTruncated.0.topic",
+    ),
+    bad(
+        "spec.output.acceptTruncated",
+        [{"topic": "clean", "partition": 0, "offset": 1, "found": "today"}],
+        "'today'",
+        "spec.output.acceptTruncated.0.found",
+    ),
     bad("spec.kafka.bootstrapServers", "kafka", "'kafka' must be host:port"),
     bad("spec.kafka.bootstrapServers", "kafka:0", "must be host:port"),
     bad("spec.kafka.bootstrapServers", "kafka:65536", "must be host:port"),

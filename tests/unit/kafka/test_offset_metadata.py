@@ -50,6 +50,7 @@ def test_a_stream_that_has_not_grown_writes_what_it_always_has() -> None:
         ("Ab1:7:In1", OffsetMetadata("Ab1", 7, "In1")),
         ("Ab1::In1:2-0", OffsetMetadata("Ab1", None, "In1", Cut(2, 0))),
         ("Ab1:7:In1:2-40", OffsetMetadata("Ab1", 7, "In1", Cut(2, 40))),
+        ("Ab1:^7:In1:2-40", OffsetMetadata("Ab1", None, "In1", Cut(2, 40), None, 7)),
         ("Ab1:7:In1:~57", OffsetMetadata("Ab1", 7, "In1", None, 57)),
         ("Ab1:7:In1:2-40~57", OffsetMetadata("Ab1", 7, "In1", Cut(2, 40), 57)),
     ],

@@ -1012,6 +1012,7 @@ def test_a_generation_dropped_after_another_needs_no_name() -> None:
     [
         "OutputTopicReplaced",
         "StoreAheadOfOutput",
+        "OutputTruncated",
         "TailRetainedAway",
         "StoreCorrupt",
         "InputTruncated",

@@ -151,7 +151,6 @@ class Loop:
         # From here on the records are in the output, even if the store fails.
         self._open = None
         self._committed = transaction.next_offset
-        self._output.check()  # before the store takes these for the last records
         self._worker_state.clear_failure()
         self._worker_state.tally.transactions += 1
         self._worker_state.tally.produced += transaction.passed

@@ -26,5 +26,4 @@ class Output(Protocol):
     def produce_side_records(self, records: Sequence[SideRecord]) -> None: ...  # noqa: D102
     def flush(self) -> OffsetRange | None: ...  # noqa: D102
     def commit(self, next_offset: int, source: Source) -> None: ...  # noqa: D102
-    def check(self) -> None: ...  # noqa: D102
     def abort(self) -> None: ...  # noqa: D102

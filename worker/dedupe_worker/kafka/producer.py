@@ -17,7 +17,6 @@ from dedupe_crds.clock import Clock
 from dedupe_kafka.client import calling
 from dedupe_kafka.errors import BrokerUnavailable, QueueTooSmall, StreamError
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.errors import OutputTruncated
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.side_records import Routed, SideRecord
 from dedupe_worker.kafka.source import Source
@@ -51,7 +50,6 @@ class PartitionOutput(ABC):
         self._markers = 0
         self._unread_from: int | None = None
         self._own: list[OffsetRange] = []
-        self._replaced: OffsetRange | None = None
         self.committed: int | None = None
         """The input offset that was committed last, None before the first commit."""
 
@@ -79,14 +77,6 @@ class PartitionOutput(ABC):
     def complete_up_to(self) -> int:
         """Return the offset before which every record was sent from here, or read."""
         return self._position if self._unread_from is None else self._unread_from
-
-    def check(self) -> None:
-        """Raise OutputTruncated if the last commit wrote where records had been before."""
-        if (replaced := self._replaced) is not None:
-            raise OutputTruncated(
-                f"{self._topic}/{self._partition} had reached offset {replaced.end}, and new records have offset "
-                f"{replaced.low} and on: the brokers have lost what was there; starting again"
-            )
 
     def mark_read(self) -> None:
         """Record that `unread` was read."""
@@ -225,8 +215,6 @@ class PartitionOutput(ABC):
         """
         if self._first is None:
             return
-        if self._first < self._known_up_to:
-            self._replaced = OffsetRange(self._first, self._known_up_to)
         alone = self._position - self._first == self._produced
         adjoins = self._first == self._known_up_to + self._markers
         if not (adjoins and alone) and self._unread_from is None:

@@ -41,7 +41,8 @@ class Lost:
 def reached(committed: Committed | None, output_topic_id: str) -> int:
     """Return how far the output had come when the input offset was committed; 0 if that is not known."""
     of = decode_metadata(committed.metadata if committed else "")
-    return of.reached if of.output_topic == output_topic_id and has_id(output_topic_id) else 0
+    same = of.output_topic == output_topic_id and has_id(output_topic_id)
+    return max(of.position or 0, of.reached or 0) if same else 0
 
 
 def find_loss(

@@ -46,7 +46,7 @@ def plan(
     window_start: int = 0,
     output_topic_id: str = "out",
     trust: Trust = Trust.WHOLE,
-    reach: int = 0,
+    ahead: bool = False,
 ) -> CatchUpPlan:
     return plan_catch_up(
         has,
@@ -55,7 +55,7 @@ def plan(
         output=output,
         window_start=window_start,
         trust=trust,
-        reach=reach,
+        ahead=ahead,
     )
 
 
@@ -69,8 +69,8 @@ def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ({"has": stamp(91)}, "StoreAheadOfOutput"),
-        ({"has": stamp(50), "reach": 91}, "StoreAheadOfOutput"),
+        ({"has": stamp(50), "ahead": True}, "StoreAheadOfOutput"),
+        ({"has": stamp(19), "ahead": True}, "StoreAheadOfOutput"),
         ({"has": stamp(19)}, "TailRetainedAway"),
         ({"has": None}, "NewStore"),
         ({"has": None, "recorded": None}, "NewStore"),

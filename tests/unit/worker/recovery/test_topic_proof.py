@@ -57,7 +57,7 @@ class Reader:
         (RECORDED, OffsetRange(0, 0), LAST, Proof.ANEW),
         (RECORDED, OffsetRange(51, 90), LAST, Proof.UNPROVED),  # retention took it
         (RECORDED, OffsetRange(90, 90), LAST, Proof.SAME),  # there is nothing to skip
-        (RECORDED, OffsetRange(0, 90), message(53, b"a", b"1"), Proof.UNPROVED),
+        (RECORDED, OffsetRange(0, 90), message(53, b"a", b"1"), Proof.GONE),
     ],
 )
 def test_a_topic_is_known_by_its_last_record(

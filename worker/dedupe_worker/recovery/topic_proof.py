@@ -1,8 +1,10 @@
-"""Prove that a topic is the one known before, on brokers without topic ids.
+"""Prove by a record that a topic is the one known before, and has what it had.
 
-Such a broker gives every topic the same id. The store keeps fingerprints of the last records read and written
-(values.py); a start reads these records again. Another record at that offset, or an end before it, means another
-topic. A record that retention has deleted proves nothing. Of a repartition topic only its workers delete records, after
+The store keeps a fingerprint of the last record written (values.py); a start reads that record again. Another one at
+that offset, or an end before it, means that the output has lost it (lost_output.py).
+
+A broker without topic ids gives every topic the same id. There the store keeps a fingerprint of the last record read as
+well, and another record means another topic. A record that retention has deleted proves nothing. Of a repartition topic only its workers delete records, after
 they have read them: that the record is gone shows that they came further.
 
 An input that was created again gets an id here: that of the broker with a number, so that what names its topic

@@ -213,10 +213,10 @@ def test_each_commit_names_the_take_over(output: TransactionalOutput, broker: Br
     source: Any = Source()
     output.take_over(Committed(5, "Ab1:7", "41-1"), source)
     output.record_start(3, source, "Ab1:7:In1")
-    output.resume(0, partial(encode_metadata, "Ab1", "In1"))
+    output.resume(40, partial(encode_metadata, "Ab1", "In1"))
     passed_on(output)
     metadata = [(each.offset, each.metadata) for each in broker.offsets]
-    named = [(5, "Ab1:7"), (3, "Ab1:7:In1"), (9, "Ab1::In1")]
+    named = [(5, "Ab1:7"), (3, "Ab1:7:In1"), (9, "Ab1:^40:In1")]
     assert metadata == [(offset, f"{text}@42-1000000") for offset, text in named]
 
 

@@ -187,11 +187,9 @@ class StateDirectory:
         write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
 
     def remember_loss(self, loss: OutputLoss) -> None:
-        """Add a loss, unless a start before has found the same."""
+        """Add a loss, unless it is known: a start that was killed may have found it."""
         known = self._losses()
-        if loss.model_copy(update={"found": ""}) not in [
-            each.model_copy(update={"found": ""}) for each in known
-        ]:
+        if (loss.topic, loss.offset) not in {(each.topic, each.offset) for each in known}:
             self._write_losses([*known, loss])
 
     def losses_but(self, accepted: Collection[tuple[str, int, int, str]]) -> list[OutputLoss]:

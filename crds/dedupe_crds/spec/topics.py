@@ -158,8 +158,8 @@ class Output(Model):
         Annotated[list[AcceptedOutputLoss], Field(min_length=1, max_length=1000)] | None
     ) = Field(
         default=None,
-        description="Losses of output that are dealt with. A worker whose output has lost records goes on with what is "
-        "left, says so as OutputTruncated, and what to add here for it to be silent.",
+        description="Losses of output that are dealt with. A worker whose output has lost records continues with what "
+        "is left, says so as OutputTruncated, and what to add here for it to be silent.",
     )
 
     @rule(

@@ -29,7 +29,7 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.input_offset import begin_input
-from dedupe_worker.recovery.lost_output import find_loss, remember, report
+from dedupe_worker.recovery.lost_output import Lost, find_loss, remember, report
 from dedupe_worker.recovery.output_values import own_values, settled
 from dedupe_worker.recovery.reach import reaches_back
 from dedupe_worker.recovery.tail import (
@@ -104,18 +104,12 @@ class Startup:
         found = store.metadata if store else None
         try:
             proved = prove_topics(self._factory, partition, found, output_range, self._stop)
-            lost = (
-                None
-                if proved.output_anew
-                else find_loss(self._factory, partition, store, output_range, self._stop)
-            )
+            anew = proved.output_anew
+            lost = self._find_loss(partition, store, output_range, made_anew=anew)
         except (StreamError, Stopped):
             if store is not None:
                 store.close()
             raise
-        if lost is not None:
-            remember(self._factory, partition, lost)
-        report(self._factory)
         plan = plan_catch_up(
             found,
             recorded=recorded,
@@ -124,7 +118,7 @@ class Startup:
             window_start=output_range.end if window_start is None else window_start,
             trust=trust,
             ahead=lost is not None and lost.in_store,
-            made_anew=proved.output_anew,
+            made_anew=anew,
         )
         if plan.rebuild:
             # The output topic does not have past ids. What a rebuild that was interrupted before its store had a mark
@@ -151,6 +145,18 @@ class Startup:
         )
         partition = replace(partition, input_topic=topic)
         return OpenedStore(store, plan, partition, state.read_before(topic.id))
+
+    def _find_loss(
+        self, partition: TakenOver, store: IdStore | None, output: OffsetRange, *, made_anew: bool
+    ) -> Lost | None:
+        """Return what the output has lost, if it is the same topic, and report all losses."""
+        lost = None
+        if not made_anew:
+            lost = find_loss(self._factory, partition, store, output, self._stop)
+        if lost is not None:
+            remember(self._factory, partition, lost)
+        report(self._factory)
+        return lost
 
     def _remember_shortened(
         self, plan: CatchUpPlan, metadata: StoreMetadata | None, unlabelled: str

@@ -20,12 +20,11 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.spec.topics import IdSource
@@ -53,24 +52,6 @@ class Identity(BaseModel):
     output_topic_id: str
     id_source: str = Field(default="", alias="id")
     """The source of the ids, see `id_source_text`; empty if it was not recorded."""
-
-
-class OutputLoss(BaseModel):
-    """Records that the output partition had lost when a start `found` that.
-
-    It had reached offset `known`, and the record at `offset` was the last that is known to be lost.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    topic: str
-    partition: int
-    offset: int
-    known: int
-    found: str
-
-
-_LOSSES: Final = TypeAdapter(list[OutputLoss])
 
 
 def id_source_text(source: IdSource) -> str:
@@ -117,6 +98,11 @@ class StateDirectory:
     def reconcile_answer(self) -> Path:
         """Return the file with the result of the last requested reconcile."""
         return self.root / "reconcile.json"
+
+    @property
+    def losses(self) -> Path:
+        """Return the file with the losses of output that no person has accepted."""
+        return self.root / "losses.json"
 
     @property
     def _identity(self) -> Path:
@@ -185,37 +171,6 @@ class StateDirectory:
     def record(self, identity: Identity) -> None:
         """Write the identity, all or nothing."""
         write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
-
-    def remember_loss(self, loss: OutputLoss) -> None:
-        """Add a loss, unless it is known: a start that was killed may have found it."""
-        known = self._losses()
-        if (loss.topic, loss.offset) not in {(each.topic, each.offset) for each in known}:
-            self._write_losses([*known, loss])
-
-    def losses_but(self, accepted: Collection[tuple[str, int, int, str]]) -> list[OutputLoss]:
-        """Return the losses but those (topic, partition, offset, found); forget these."""
-        known = self._losses()
-        left = [
-            each
-            for each in known
-            if (each.topic, each.partition, each.offset, each.found) not in accepted
-        ]
-        if len(left) < len(known):
-            self._write_losses(left)
-        return left
-
-    def _losses(self) -> list[OutputLoss]:
-        try:
-            return _LOSSES.validate_json(self._losses_file.read_bytes())
-        except FileNotFoundError:
-            return []
-
-    def _write_losses(self, losses: list[OutputLoss]) -> None:
-        write_atomically(self._losses_file, _LOSSES.dump_json(losses).decode() + "\n")
-
-    @property
-    def _losses_file(self) -> Path:
-        return self.root / "losses.json"
 
     @property
     def shortened(self) -> bool:

@@ -96,7 +96,8 @@ def has_lost(
 ) -> bool:
     """Return whether the output has no longer the record of this fingerprint.
 
-    An empty one is of no record. One that retention may have deleted is none. Raises StreamError, and Stopped if `stop` is set before it is read.
+    An empty one is of no record. One that retention may have deleted is no loss. Raises StreamError, and Stopped if
+    `stop` is set before it is read.
     """
     proof = prove(last, output, partial(factory.make_reader, topic), stop)
     return proof in {Proof.ANEW, Proof.GONE}

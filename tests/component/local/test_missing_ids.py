@@ -11,7 +11,7 @@ from tests.support.traffic.streams import TestStream
 
 CreateStream = Callable[..., TestStream]
 
-VALUES = {
+VALUES: dict[str, list[bytes | None]] = {
     "PathAbsent": [b"{}", b'{"id": {}}'],
     "NotJson": [b"text", b"{", b"\x00\x01"],
     "WrongType": [
@@ -25,7 +25,7 @@ VALUES = {
     "NoValue": [None] * 6,
     "EmptyId": [b'{"id": {"n": ""}}'] * 7,
 }
-WITH_ID = [b'{"id": {"n": %d}}' % n for n in (1, 2, 2, -(2**63), 2**63 - 1)]
+WITH_ID: list[bytes | None] = [b'{"id": {"n": %d}}' % n for n in (1, 2, 2, -(2**63), 2**63 - 1)]
 
 
 def test_a_drain_counts_by_why_what_has_no_id_in_its_value(

@@ -13,6 +13,8 @@ router-N/                 router.log and endpoint of a router, if the stream has
 import fcntl
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,18 +25,22 @@ import yaml
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.errors import Refused, StateInUse
+from dedupe_local.servers.java_paths import not_utf_8
 
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
+_OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class StateDir:
     """A state directory, locked for this process within a `with` block.
 
     On entry it waits for the workers and the broker of an earlier run that was killed: they live on for a moment, and a
-    worker that meets one of them ends. `say` gets one line, with the path of the lock.
+    worker that meets one of them ends. `say` gets one line with the path of the lock, and one if other users can read
+    an existing directory.
 
     Raises:
+        Refused: on entry, the path has bytes that are not UTF-8, which RocksDB's library cannot open.
         StateInUse: on entry, another process has the lock, or one of these after `patience_seconds`.
     """
 
@@ -99,8 +105,14 @@ class StateDir:
             _write_atomically(self.admin_token, secrets.token_urlsafe(32))
 
     def __enter__(self) -> Self:
+        if not_utf_8(str(self.root)):
+            raise Refused(
+                f"A store cannot be in the directory {str(self.root)!r}: it has bytes that are not UTF-8; choose "
+                "another with --state-dir."
+            )
         # It has the topics of an embedded broker, and the ids: not for other users, whatever the umask is.
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_mode()
         lock = (self.root / "lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,6 +139,15 @@ class StateDir:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _check_mode(self) -> None:
+        """Say that others can read an existing directory, whose mode may be meant."""
+        mode = stat.S_IMODE(self.root.stat().st_mode)
+        if mode & _OF_OTHERS:
+            self._say(
+                f"State directory {self.root} has mode {mode:o}, so other users can read its topics and ids; if they "
+                f"should not: chmod 700 {shlex.quote(str(self.root))}"
+            )
 
     def _wait_for_earlier_run(self) -> None:
         if not (path := self._locked_by_child()):

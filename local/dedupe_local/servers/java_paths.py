@@ -31,7 +31,7 @@ def check_path(path: Path) -> None:
     problems = {
         "',', which separates Kafka's log directories": "," in text,
         "':', which separates the entries of Java's class path": ":" in text,
-        "bytes that are not UTF-8": any("\ud800" <= each <= "\udfff" for each in text),
+        "bytes that are not UTF-8": not_utf_8(text),
     }
     for problem, found in problems.items():
         if found:
@@ -39,6 +39,11 @@ def check_path(path: Path) -> None:
                 f"The embedded Kafka broker cannot use the directory {text!r}: it has {problem}; choose another with "
                 "--state-dir."
             )
+
+
+def not_utf_8(path: str) -> bool:
+    """Return whether a path, as Python has it, has bytes that are not UTF-8."""
+    return any("\ud800" <= each <= "\udfff" for each in path)
 
 
 def environment() -> dict[str, str]:

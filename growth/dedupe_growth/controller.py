@@ -5,10 +5,11 @@ Invariant: the epoch log is the truth. A controller that is killed between any t
 the next one; two at once do no harm, because only one of them can append.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from operator import itemgetter
 from typing import Final, Protocol
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream
@@ -19,22 +20,20 @@ from dedupe_growth.before_routers import (
     find_direct,
     find_handed_over,
 )
+from dedupe_growth.committed import CommittedEpochs
 from dedupe_growth.decide import Observed, WriteMarks, decide
-from dedupe_growth.entries import Entry, Prepare, Switch
+from dedupe_growth.entries import Entry, EpochLogUnreadable, Prepare, Switch
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.log import EpochLogMissing, EpochReader, open_epochs
 from dedupe_growth.mark import MARK_HEADER, encode_mark
-from dedupe_growth.routed_offsets import decode_routed
 from dedupe_growth.writer import TRANSACTION_SECONDS, EpochLogMoved, EpochWriter
-from dedupe_kafka.client import calling, client_config, kafka_error, made
+from dedupe_kafka.client import calling, kafka_error, made
 from dedupe_kafka.client_config import producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
-from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import former_inputs, matching_topics
-from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token
-from dedupe_kafka.offsets import Place, TopicOffsets
+from dedupe_kafka.offsets import TopicOffsets
 
 _REQUEST_SECONDS: Final = 15.0
 _MARK_SECONDS: Final = 10.0
@@ -79,6 +78,7 @@ class GrowthController:
         self._topics = topics
         self._clock = clock
         self._clients = clients
+        self._committed = CommittedEpochs(stream, properties, clients, clock)
         self._read = False
         self._marked: dict[tuple[int, int], float] = {}
         self.epochs = Epochs()
@@ -95,6 +95,8 @@ class GrowthController:
         seen = self._look(wanted, unlearnt, ran)
         decision = decide(self.epochs, seen)
         self.status = decision.status
+        if decision.act is not None:
+            self._check_lost()
         match decision.act:
             case None:
                 return False
@@ -124,17 +126,18 @@ class GrowthController:
 
     def _open_log(self) -> EpochReader:
         make, options = self._clients.consumer, {"fetch.wait.max.ms": _FETCH_WAIT_MS}
-        return open_epochs(make, self._stream, self._properties, self._clock, **options)
+        stream, properties = self._stream, self._properties
+        return open_epochs(make, stream, properties, self._clock, self.epochs, **options)
 
     def _look(self, wanted: int, unlearnt: Mapping[int, int], ran: Ran | None) -> Observed:
         inputs, epochs = self._inputs(), self.epochs
         if not epochs.entries:
-            direct = find_direct(self._stream, inputs, self._topics, self._committed, ran)
+            direct = find_direct(self._stream, inputs, self._topics, self._committed.of, ran)
             return Observed(inputs=inputs, wanted=wanted, direct=direct)
         if epochs.direct is not None and epochs.switched == NO_EPOCH:
             asked = epochs.partitions.get(epochs.first, wanted)
             check_partitions(epochs.direct.partitions, asked)
-            handed_over = find_handed_over(epochs.direct, self._stream, self._committed)
+            handed_over = find_handed_over(epochs.direct, self._stream, self._committed.of)
             return Observed(inputs=inputs, wanted=wanted, handed_over=handed_over)
         if not epochs.grows:
             return Observed(inputs=inputs, wanted=wanted)
@@ -142,8 +145,8 @@ class GrowthController:
             inputs=inputs,
             former=self._former(epochs),
             wanted=wanted,
-            adopted=self._adopted(epochs),
-            passed=self._passed(epochs),
+            adopted=self._committed.routed(epochs.switch_inputs.get(epochs.switched, {})),
+            passed=self._committed.cuts(epochs.workers),
             unlearnt=unlearnt,
         )
 
@@ -173,43 +176,6 @@ class GrowthController:
                         "the growth is done, put it back into spec.input, or delete the topic"
                     )
 
-    def _adopted(self, epochs: Epochs) -> dict[Place, int]:
-        listed = epochs.switch_inputs.get(epochs.switched, {})
-        places = [(topic, each) for topic, count in listed.items() for each in range(count)]
-        found = self._committed(self._stream.router_group, places)
-        return {place: decode_routed(at.metadata).epoch for place, at in found.items()}
-
-    def _passed(self, epochs: Epochs) -> dict[int, Cut]:
-        topic = self._stream.spec.worker_input
-        places = [(topic, each) for each in range(epochs.workers)]
-        found = self._committed(self._stream.consumer_group, places)
-        cuts = {
-            partition: decode_metadata(split_token(at.metadata)[0]).cut
-            for (_, partition), at in found.items()
-        }
-        return {partition: cut for partition, cut in cuts.items() if cut is not None}
-
-    def _committed(self, group: str, places: Iterable[Place]) -> dict[Place, TopicPartition]:
-        """Return a group's committed offsets, of transactions that have ended."""
-        wanted = [TopicPartition(*place) for place in places]
-        if not wanted:
-            return {}
-        config = client_config(self._stream.spec.kafka.bootstrap_servers, self._properties)
-        # Not read_committed, which waits for what is open: what has ended counts, and no more is needed.
-        options = {"group.id": group, "isolation.level": "read_uncommitted"}
-        consumer = made(self._clients.consumer, {**config, **options})
-        try:
-            found = read_group_offsets(
-                consumer,
-                wanted,
-                timeout_seconds=_REQUEST_SECONDS,
-                deadline=self._clock.deadline(_REQUEST_SECONDS),
-            )
-        finally:
-            with calling(f"reading what {group} has committed"):
-                consumer.close()
-        return {(at.topic, at.partition): at for at in found if at.offset >= 0}
-
     # -- acting ----------------------------------------------------------------------------------
 
     def _append(self, entry: Entry) -> None:
@@ -230,11 +196,35 @@ class GrowthController:
         finally:
             reader.close()
 
+    def _check_lost(self) -> None:
+        """Raise EpochLogUnreadable if an offset has an epoch that the log does not have.
+
+        Then the log has lost its tail, and what is appended would be another entry in the place of a lost one. Raises
+        EpochLogMoved if it was only not known here.
+        """
+        if not self.epochs.entries:
+            return
+        topic = self._stream.spec.worker_input
+        cuts = self._committed.cuts(self._topics.partition_counts([topic]).get(topic, 0))
+        found = {
+            **self._committed.routed({**self._former(self.epochs), **self._inputs()}),
+            **{(topic, partition): cut.epoch for partition, cut in cuts.items()},
+        }
+        place, epoch = max(found.items(), key=itemgetter(1), default=(("", 0), 0))
+        if epoch <= _last(self.epochs):
+            return
+        self._read_log()
+        log = epochs_topic(self._stream.spec.output.topic)
+        if epoch <= _last(self.epochs):
+            raise EpochLogMoved(f"another controller has written epoch {epoch} to {log}")
+        raise EpochLogUnreadable(
+            f"the committed offset of {place[0]}/{place[1]} is of epoch {epoch}, which {log} does not have: it has "
+            "lost its last entries; restore it from a copy"
+        )
+
     def _check_new(self) -> None:
         """Raise EpochLogMissing if the log is empty, and routers have read one."""
-        inputs = self._inputs()
-        places = [(topic, each) for topic, count in inputs.items() for each in range(count)]
-        found = self._committed(self._stream.router_group, places)
+        found = self._committed.routers(self._inputs())
         if any(":" in (at.metadata or "") for at in found.values()):
             topic = epochs_topic(self._stream.spec.output.topic)
             raise EpochLogMissing(
@@ -285,3 +275,12 @@ class GrowthController:
             largest_batch_bytes=_LARGEST_BATCH_BYTES,
             transaction_seconds=TRANSACTION_SECONDS,
         )
+
+
+def _last(epochs: Epochs) -> int:
+    """Return the last epoch that a committed offset may have.
+
+    Epoch 0 is that of a release without a log.
+    """
+    # A worker that has handed its input over may be in the routers' first epoch before the log says so.
+    return max(0, epochs.switched, min(epochs.first, epochs.prepared), *epochs.cuts)

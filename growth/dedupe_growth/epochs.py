@@ -24,15 +24,16 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epochs:
-    """The epochs of a stream; `entries` is the number of entries that were read.
+    """The epochs of a stream; `log` has the entries that were read.
 
-    `prepared`, `switched` and `done` are the highest epochs of these entries, -1 before the first one. `partitions`
-    has the partition count of each epoch, `inputs` the partition counts of the topics that it lists, `switch_inputs`
+    `entries` is their number. `prepared`, `switched` and `done` are the highest epochs of these entries, -1 before the
+    first one. `partitions` has the partition count of each epoch, `inputs` the partition counts of the topics that it lists, `switch_inputs`
     those of the switch alone, `cuts` the positions at which the old outputs end, by partition. Of a stream that ran
     without routers before, `direct` is its epoch 0, and `starts` are where the routers begin in its input partitions.
     """
 
     entries: int = 0
+    log: tuple[Entry, ...] = ()
     prepared: int = NO_EPOCH
     switched: int = NO_EPOCH
     done: int = NO_EPOCH
@@ -45,7 +46,8 @@ class Epochs:
 
     def followed_by(self, entry: Entry) -> "Epochs":
         """Return the epochs after one more entry."""
-        epoch, known = entry.epoch, replace(self, entries=self.entries + 1)
+        epoch = entry.epoch
+        known = replace(self, entries=self.entries + 1, log=(*self.log, entry))
         match entry:
             case Prepare(partitions=count) | Direct(partitions=count):
                 direct = entry if isinstance(entry, Direct) else None

@@ -1,7 +1,8 @@
 """Read the epoch log.
 
 Routers poll it between two batches, workers and the controller read it to its end. A reader may be behind: the
-protocol allows it (docs/decisions/0034).
+protocol allows it (docs/decisions/0034). Invariant: a reader never forgets an entry. It refuses a log that has lost one
+that it knows, or has another one in its place (docs/decisions/0055).
 """
 
 from collections.abc import Callable, Mapping
@@ -50,9 +51,15 @@ class EpochLogMissing(StreamError):
 
 
 class EpochReader:
-    """A consumer of the epoch log. `epochs` is what it has read so far."""
+    """A consumer of the epoch log. `epochs` is what it knows: `known` at first."""
 
-    def __init__(self, consumer: Any, topic: str, clock: Clock) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
+    def __init__(
+        self,
+        consumer: Any,  # noqa: ANN401 (a client of the library, or one in memory)
+        topic: str,
+        clock: Clock,
+        known: Epochs | None = None,
+    ) -> None:
         self._consumer = consumer
         self._topic = topic
         self._place = topic, 0
@@ -61,10 +68,11 @@ class EpochReader:
         self._assigned = False
         self._progress = FetchProgress()
         self._polled_at = 0.0
-        self.epochs = Epochs()
+        self._entries = 0
+        self.epochs = known or Epochs()
 
     def read_to_end(self, stop: Event | None = None) -> Epochs:
-        """Read what is in the log now.
+        """Read what is in the log now, from its first entry on.
 
         Raises EpochLogMissing, EpochLogUnreadable, BrokerUnavailable, and Stopped once `stop` is set.
         """
@@ -81,6 +89,8 @@ class EpochReader:
                     f"{self._topic} was not read to its end in {_READ_SECONDS:.0f} s"
                 )
             raise Stopped(f"reading {self._topic}")
+        if self._entries < self.epochs.entries:
+            raise self._lost(self._entries, "nothing")
         return self.epochs
 
     def poll(self) -> Epochs:
@@ -103,9 +113,11 @@ class EpochReader:
         return calling(f"reading {self._topic}")
 
     def _assign(self) -> None:
-        # Again for each read: only so the end that is reported is not older than this call.
+        # Again for each read: only so the end that is reported is not older than this call. From the beginning: only so
+        # a lost tail is noticed whatever has come in its place. The log is small.
+        self._entries = self._next_offset = self._read_to = 0
         with self._reading():
-            self._consumer.assign([TopicPartition(self._topic, 0, self._next_offset)])
+            self._consumer.assign([TopicPartition(self._topic, 0, 0)])
         self._assigned = True
         self._progress.begin_again(self._place)
         self._polled_at = self._clock.monotonic()
@@ -157,13 +169,26 @@ class EpochReader:
                     # After the last entry there may be transaction markers, which have offsets too.
                     self._read_to = max(self._read_to, message.offset() or 0)
                 continue
-            record = Record(message.key() or b"", message.value() or b"")
-            entry = decode_entry(self.epochs.entries, record)
-            self.epochs = self.epochs.followed_by(entry)
+            self._take_entry(Record(message.key() or b"", message.value() or b""))
             self._next_offset = self._read_to = (message.offset() or 0) + 1
         if corrupt is not None:
             raise corrupt
         return at_end
+
+    def _take_entry(self, record: Record) -> None:
+        number, known = self._entries, self.epochs
+        entry = decode_entry(number, record)
+        if number == known.entries:
+            self.epochs = known.followed_by(entry)
+        elif entry != known.log[number]:
+            raise self._lost(number, repr(entry))
+        self._entries += 1
+
+    def _lost(self, number: int, found: str) -> EpochLogUnreadable:
+        return EpochLogUnreadable(
+            f"topic {self._topic} has lost entry {number}, {self.epochs.log[number]!r}, and has {found} in its place: "
+            "restore it from a copy"
+        )
 
     def _is_end(self, error: KafkaError) -> bool:
         """Return whether an error says that the end was reached; raise what is one."""
@@ -187,9 +212,13 @@ def open_epochs(
     stream: DedupeStream,
     properties: Mapping[str, str],
     clock: Clock,
+    known: Epochs | None = None,
     **options: Any,  # noqa: ANN401 (librdkafka's own)
 ) -> EpochReader:
-    """Make a reader of a stream's epoch log. Raises InvalidConfig."""
+    """Make a reader of a stream's epoch log, which must have what is known of it.
+
+    Raises InvalidConfig.
+    """
     config = consumer_config(
         stream.spec.kafka.bootstrap_servers,
         properties,
@@ -197,4 +226,5 @@ def open_epochs(
         queue_bytes=_QUEUE_BYTES,
     )
     topic = epochs_topic(stream.spec.output.topic)
-    return EpochReader(made(make_consumer, {**config, **options}), topic, clock)
+    consumer = made(make_consumer, {**config, **options})
+    return EpochReader(consumer, topic, clock, known)

@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_filters.range_consumer import BULK, RangeConsumer
@@ -68,10 +68,13 @@ def of_ranges(servers: str, topic: str) -> Iterator[int]:
 
 
 def of_the_epoch_log(servers: str, topic: str) -> Iterator[int]:
-    with closing(EpochReader(Consumer(_config(servers)), topic, SYSTEM_CLOCK)) as reader:
-        reader._next_offset = BEFORE  # noqa: SLF001 (what stands before is no entry)
+    consumer = Consumer(_config(servers))
+    with closing(EpochReader(consumer, topic, SYSTEM_CLOCK)) as reader:
+        reader.poll()
+        consumer.assign([TopicPartition(topic, 0, BEFORE)])  # what stands before is no entry
         yield from range(BEFORE)
-        reader.read_to_end()
+        while True:
+            reader.poll()
 
 
 def of_an_audit(servers: str, topic: str) -> Iterator[int]:

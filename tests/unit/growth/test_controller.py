@@ -13,6 +13,7 @@ from dedupe_growth.entries import (
     Direct,
     Done,
     Entry,
+    EpochLogUnreadable,
     HandedOver,
     Listed,
     Prepare,
@@ -490,9 +491,10 @@ def test_a_change_is_continued_by_another_controller(scene: Scene, known: int) -
     wanted = changes(scene)
     hand_over(scene, 0, 1)
     scene.enter(*wanted[:known])
+    assert steps(scene.controller()) == 4 - known
     for partition in range(4):
         scene.pass_epoch(partition, 1, 5)
-    assert steps(scene.controller()) == 5 - known
+    assert steps(scene.controller()) == 1
     assert scene.entries == wanted
 
 
@@ -562,3 +564,61 @@ def test_a_former_input_without_rights_is_named_before_a_growth_begins(
     scene.unreadable.clear()
     steps(controller)
     assert scene.epochs.switched == 1
+
+
+# -- a log that has lost its tail --------------------------------------------------------------------
+
+OTHERS: list[Entry] = [Prepare(epoch=1, partitions=8), Listed(epoch=0, inputs={"more": 1})]
+
+
+@pytest.mark.parametrize("kept", range(1, len(GROWN)))
+@pytest.mark.parametrize("instead", [[], OTHERS])
+def test_a_controller_refuses_a_log_that_lacks_what_it_knows(
+    scene: Scene, kept: int, instead: list[Entry]
+) -> None:
+    """Else it would write another entry in the place of one that routers have read."""
+    scene.enter(*GROWN)
+    scene.grow(8)
+    controller = scene.controller()
+    controller.read()
+    scene.cluster.truncate(EPOCHS, 0, kept)
+    scene.enter(*instead)
+    there = scene.entries
+    for _ in range(2):
+        with pytest.raises(EpochLogUnreadable, match="restore it from a copy"):
+            controller.step(8, LEARNT)
+    assert scene.entries == there
+    assert controller.epochs == epochs_of(GROWN), "it does not forget"
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+@pytest.mark.parametrize("who", ["router", "worker"])
+def test_a_log_without_the_switch_of_a_committed_offset_gets_no_entry(
+    scene: Scene, who: str, kept: int
+) -> None:
+    """A controller that begins knows nothing; the committed offsets know the lost epoch."""
+    scene.enter(*GROWN[:kept])
+    scene.grow(4)
+    if who == "router":
+        scene.route(1, 1)
+    else:
+        scene.pass_epoch(1, 1, 40)
+    controller = scene.controller()
+    for _ in range(2):
+        with pytest.raises(
+            EpochLogUnreadable, match=f"is of epoch 1, which {EPOCHS} does not have"
+        ):
+            controller.step(4, LEARNT)
+    assert scene.entries == GROWN[:kept]
+    scene.enter(*GROWN[kept:])
+    scene.controller().step(4, LEARNT)
+
+
+def test_a_new_input_is_not_listed_by_an_epoch_that_is_over(scene: Scene) -> None:
+    """Else its records would be routed by the old number of partitions."""
+    scene.enter(*BEGUN)
+    scene.route(0, 1)
+    scene.cluster.add_partitions("orders", 3)
+    with pytest.raises(EpochLogUnreadable, match="orders/0"):
+        scene.controller().step(2, LEARNT)
+    assert scene.entries == BEGUN

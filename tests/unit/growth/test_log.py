@@ -104,7 +104,7 @@ def test_a_log_that_was_deleted_and_created_again_is_not_read_on(scene: Scene) -
     reader = scene.reader()
     reader.read_to_end()
     scene.cluster.recreate_topic(EPOCHS)
-    with pytest.raises(EpochLogUnreadable, match="from offset 2 on"):
+    with pytest.raises(EpochLogUnreadable, match="has lost entry 0"):
         reader.read_to_end()
 
 
@@ -313,3 +313,33 @@ def test_a_reader_closes_its_consumer() -> None:
     consumer = Scripted()
     EpochReader(consumer, EPOCHS, StillClock()).close()
     assert consumer.closed
+
+
+# -- a tail that brokers have lost -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [EpochReader.read_to_end, EpochReader.poll])
+@pytest.mark.parametrize("instead", [[], [Prepare(epoch=1, partitions=8)], [PREPARE, PREPARE]])
+def test_a_reader_refuses_a_log_that_has_lost_an_entry_that_it_has_read(
+    scene: Scene, read: Read, instead: list[Entry]
+) -> None:
+    """Also with another entry, or more entries, in its place."""
+    scene.enter(*BEGUN, Done(epoch=0))
+    reader = scene.reader()
+    reader.read_to_end()
+    scene.cluster.truncate(EPOCHS, 0, 2)
+    scene.enter(*instead)
+    with pytest.raises(EpochLogUnreadable, match="restore it from a copy"):
+        read(reader)
+    assert reader.epochs == epochs_of([*BEGUN, Done(epoch=0)]), "it does not forget"
+
+
+def test_a_reader_continues_once_the_lost_entry_is_restored(scene: Scene) -> None:
+    scene.enter(*BEGUN, PREPARE)
+    reader = scene.reader()
+    reader.read_to_end()
+    scene.cluster.truncate(EPOCHS, 0, 2)
+    with pytest.raises(EpochLogUnreadable, match="has lost entry 2"):
+        reader.read_to_end()
+    scene.enter(PREPARE, Done(epoch=1))
+    assert reader.read_to_end() == epochs_of([*BEGUN, PREPARE, Done(epoch=1)])

@@ -27,9 +27,10 @@ class Epochs:
     """The epochs of a stream; `log` has the entries that were read.
 
     `entries` is their number. `prepared`, `switched` and `done` are the highest epochs of these entries, -1 before the
-    first one. `partitions` has the partition count of each epoch, `inputs` the partition counts of the topics that it lists, `switch_inputs`
-    those of the switch alone, `cuts` the positions at which the old outputs end, by partition. Of a stream that ran
-    without routers before, `direct` is its epoch 0, and `starts` are where the routers begin in its input partitions.
+    first one. `partitions` has the partition count of each epoch, `inputs` the partition counts of the topics that it
+    lists, `switch_inputs` those of the switch alone, `cuts` the positions at which the old outputs end, by partition.
+    Of a stream that ran without routers before, `direct` is its epoch 0, and `starts` are where the routers begin in
+    its input partitions.
     """
 
     entries: int = 0

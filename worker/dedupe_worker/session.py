@@ -250,7 +250,7 @@ class Session:
             self._factory.clock,
             alert_below=self._config.stream.spec.store.window.alert_below,
             run_commands=partial(self._commands.run_waiting, admin_commands),
-            check_topics=partial(self._check_topics, watch, reader, follow),
+            check_topics=partial(self._check_topics, watch, reader, output, follow),
             read_foreign=read_unread,
         )
         self._worker_state.set_phase(Phase.RUNNING)
@@ -280,16 +280,18 @@ class Session:
         return cause
 
     def _check_topics(
-        self, watch: TopicWatch, reader: PartitionReader, follow: Callable[[TopicWatch], None]
+        self,
+        watch: TopicWatch,
+        reader: PartitionReader,
+        output: PartitionOutput,
+        follow: Callable[[TopicWatch], None],
     ) -> None:
         """Raise an error if the topics need a new session.
 
-        That is InputTopicReplaced, OutputTopicReplaced or BrokerUnavailable.
+        That is InputTopicReplaced, OutputTopicReplaced, OutputTruncated or BrokerUnavailable.
         """
         state = self._worker_state
-        end = watch.check(
-            input_offset=state.input.next_offset, output_position=state.output.position or 0
-        )
+        end = watch.check(input_offset=state.input.next_offset, output_position=output.position)
         state.clear_client_error()
         state.known_input_end = max(state.known_input_end, watch.input_end)
         reader.check(end)

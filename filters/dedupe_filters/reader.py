@@ -21,7 +21,7 @@ from dedupe_crds.deadline import Deadline
 from dedupe_filters.planner import Planner
 from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
 from dedupe_filters.range_plan import Plan
-from dedupe_filters.selection import GAP_OFFSETS, Place, Selection, offsets_at
+from dedupe_filters.selection import GAP_OFFSETS, Place, Selection, check_reached, offsets_at
 from dedupe_filters.values import FilterSource, ValueOf, Wanted
 from dedupe_kafka.client import Properties
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
@@ -72,6 +72,7 @@ class FilteredReader:
         TypeError: a wanted value is neither text nor bytes.
         TopicMissing, NotAuthorized, BrokerUnavailable, InvalidConfig: see `dedupe_kafka.errors`.
         RecordsExpired: records were deleted before they were read.
+        RecordsLost: with `follow`, the topic ends before what was read of it.
     """
 
     def __init__(
@@ -134,7 +135,8 @@ class FilteredReader:
             if self._selection.wanted is None
             else self._planner.source(topic_offsets).extractor()
         )
-        positions = offsets_at(self._start, topic_offsets, self._selection.topic)
+        started = offsets_at(self._start, topic_offsets, self._selection.topic)
+        positions = dict(started)
         while True:
             ends = self._ends(topic_offsets, positions)
             ranges = {p: OffsetRange(start, ends[p]) for p, start in positions.items()}
@@ -150,7 +152,11 @@ class FilteredReader:
             positions = {p: max(start, ends[p]) for p, start in positions.items()}
             self._planner.forget(positions)
             topic_offsets = self._planner.topic_offsets()
-            positions |= self._new_partitions(topic_offsets, positions)
+            read_to = {p: at for p, at in positions.items() if at > started[p]}
+            check_reached(read_to, topic_offsets, self._selection.topic)
+            added = self._new_partitions(topic_offsets, positions)
+            positions |= added
+            started |= added
 
     def stop(self) -> None:
         """End the iteration after the current list; another thread may call it."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.client import Properties, check_servers
-from dedupe_kafka.errors import TopicMissing
+from dedupe_kafka.errors import RecordsLost, TopicMissing
 from dedupe_kafka.offsets import TopicOffsets
 
 GAP_OFFSETS: Final = 100
@@ -55,3 +55,15 @@ def offsets_at(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[in
                     f"Topic {topic} has no partition {absent[0]}: it has {len(topic_offsets.ends)}, numbered from 0."
                 )
             return dict(offsets)
+
+
+def check_reached(read_to: Mapping[int, int], topic_offsets: TopicOffsets, topic: str) -> None:
+    """Raise RecordsLost if a partition ends before the offset to which it was read."""
+    for partition, offset in read_to.items():
+        end = topic_offsets.ends.get(partition, offset)
+        if end < offset:
+            raise RecordsLost(
+                f"{topic}/{partition} was read to offset {offset} and ends at {end} now: the brokers have lost "
+                "records, and others may come in their place. Remove from your result what was read from there on, "
+                "and read again from that offset"
+            )

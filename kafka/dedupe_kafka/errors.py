@@ -128,6 +128,10 @@ class RecordsExpired(StreamError):
     """Retention, or a user, deleted records before they were read."""
 
 
+class RecordsLost(StreamError):
+    """The brokers have lost records that were read; others may come in their place."""
+
+
 class HoldingRecord(StreamError):
     """A record cannot pass. No record is skipped, so its partition waits before it."""
 

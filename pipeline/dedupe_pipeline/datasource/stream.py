@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from dedupe_filters.range_plan import Plan
-from dedupe_filters.selection import offsets_at
+from dedupe_filters.selection import check_reached, offsets_at
 from dedupe_kafka.errors import InvalidConfig, TopicUnusable
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import (
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 self._options.starting, driver.topic_offsets, self._options.selection.topic
             )
         else:
-            starts = self._decode(start, driver.topic_offsets)
+            starts = self._reached(start, driver.topic_offsets)
         last = self._last or driver.topic_offsets.ends
         ends = {
             p: max(at, min(last.get(p, at), driver.topic_offsets.ends[p]))
@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Divide a micro-batch among tasks."""
         driver = self._refreshed()
         starts, ends = (
-            self._decode(start, driver.topic_offsets),
+            self._reached(start, driver.topic_offsets),
             self._decode(end, driver.topic_offsets),
         )
         plans = self._plan(driver, starts, ends)
@@ -158,6 +158,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return driver.planner.plan(
             driver.topic_offsets, {p: OffsetRange(at, ends[p]) for p, at in starts.items()}
         )
+
+    def _reached(self, start: Mapping[str, Any], topic_offsets: TopicOffsets) -> dict[int, int]:
+        """Return the offsets to which the query has read. Raises RecordsLost."""
+        starts, given = self._decode(start, topic_offsets), self._options.starting
+        # Given offsets may be beyond the end: they were not read.
+        read_to = {
+            p: at for p, at in starts.items() if isinstance(given, str) or at != given.get(p)
+        }
+        check_reached(read_to, topic_offsets, self._options.selection.topic)
+        return starts
 
     def _decode(self, offset: Mapping[str, Any], topic_offsets: TopicOffsets) -> dict[int, int]:
         """Return offsets by partition; a partition that was added since begins at 0.

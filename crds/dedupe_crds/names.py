@@ -101,6 +101,13 @@ EndpointUrl = Annotated[
         "must be a URL that begins with http:// or https://",
     ),
 ]
+FoundAt = Annotated[
+    str,
+    Field(min_length=1, max_length=16),
+    matching(
+        "[0-9]{8}T[0-9]{6}Z", "must be the time that the message names, such as 20260131T235959Z"
+    ),
+]
 HeaderName = Annotated[str, Field(min_length=1, max_length=255)]
 JsonPath = Annotated[
     str,

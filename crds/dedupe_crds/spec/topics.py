@@ -6,10 +6,10 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr
+from pydantic import Field, StrictBool, StrictInt
 
 from dedupe_crds.base import Model
-from dedupe_crds.names import BootstrapServers, HeaderName, JsonPath, ObjectName, TopicName
+from dedupe_crds.names import BootstrapServers, FoundAt, HeaderName, JsonPath, ObjectName, TopicName
 from dedupe_crds.quantity import Duration
 from dedupe_crds.rules import duration_between, never_changes, rule
 from dedupe_crds.spec.filter_from import FilterFrom
@@ -136,9 +136,7 @@ class AcceptedOutputLoss(Model):
     offset: Annotated[StrictInt, Field(ge=0)] = Field(
         description="The offset of the last record that is known to be lost."
     )
-    found: Annotated[StrictStr, Field(pattern=r"^\d{8}T\d{6}Z$")] = Field(
-        description="When the loss was found, such as 20260131T235959Z."
-    )
+    found: FoundAt = Field(description="When the loss was found, such as 20260131T235959Z.")
 
 
 class Output(Model):

@@ -238,7 +238,7 @@ TEXTS = [
     bad(
         "spec.output.acceptTruncated",
         [{"topic": "clean", "partition": 0, "offset": 1, "found": "today"}],
-        "'today'",
+        "'today' must be the time that the message names",
         "spec.output.acceptTruncated.0.found",
     ),
     bad("spec.kafka.bootstrapServers", "kafka", "'kafka' must be host:port"),

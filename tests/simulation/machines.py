@@ -23,7 +23,7 @@ from tests.simulation.kafka.calls import Call, Killed
 from tests.simulation.kafka.cluster import SimKafka
 from tests.simulation.process import SimProcess, WorkerProcess, close_left_open
 from tests.simulation.recorder import Recorder
-from tests.simulation.schedule.settings import stream_of
+from tests.simulation.schedule.settings import AcceptedLoss, stream_of
 from tests.simulation.schedule.steps import Schedule
 from tests.support.checker.outside import EventKind
 
@@ -72,6 +72,7 @@ class Machines(ABC):
         self._burying = False
         self._over = False
         self._rest_until = 0.0
+        self._accepted: tuple[AcceptedLoss, ...] = ()
 
     @abstractmethod
     def _on_call(self, process: SimProcess, call: Call) -> None:
@@ -84,7 +85,7 @@ class Machines(ABC):
 
     def _manifest(self, partition: int) -> DedupeStream:  # noqa: ARG002 (the interface)
         """Return the manifest with which a worker starts."""
-        return stream_of(self.settings)
+        return stream_of(self.settings, accepted=self._accepted)
 
     def _start(self, seat: Seat) -> None:
         """Start a worker on the seat's volume."""

@@ -1,17 +1,22 @@
 """What happens to a simulated stream from outside: its topics, its group, the wall clock."""
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Machines
+from tests.simulation.process import SimProcess
 from tests.simulation.recorder import FOREIGN, role_of
 from tests.simulation.schedule.input import Item, record_of
 from tests.simulation.schedule.settings import INPUT, OUTPUT
 from tests.simulation.schedule.steps import Schedule
 from tests.support.checker.outside import EventKind
 
+_PERSON_SECONDS: Final = 4.0
+_ENTRY: Final = re.compile(r"\{topic: (\S+), partition: (\d+), offset: (\d+), epoch: (\d+)\}")
 _OFFSETS_KEPT_SECONDS: Final = 7 * 86400.0
 _FOREIGN_VERSION: Final = 9
 _IDS_AHEAD: Final = 40
@@ -51,8 +56,47 @@ class Outside(Machines):
             partition,
             topic=role_of(topic),
             topic_id=self.recorder.topic_id(topic),
-            offset=before,
+            offset=self.recorder.number(topic, partition, before),
         )
+
+    def lose_tail(self, topic: str, partition: int, share: float) -> None:
+        """Let an input partition lose its newest records; a person accepts what its readers say of it."""
+        logs = self.kafka.topics.get(topic).logs
+        if partition >= len(logs):
+            return
+        self.recorder.look(FOREIGN)
+        log = logs[partition]
+        end = log.end - int((log.end - log.low) * share)
+        self.recorder.truncated(topic, partition, end)
+        self.kafka.truncate(topic, partition, end)
+        if topic == self.settings.worker_input:
+            self.recorder.event(
+                EventKind.TAIL_LOST,
+                partition,
+                topic=role_of(topic),
+                topic_id=self.recorder.topic_id(topic),
+            )
+        self.clock.after(_PERSON_SECONDS, self._accept_losses)
+
+    def _accept_losses(self) -> None:
+        """Add to the manifest what the readers of inputs name, and restart them."""
+        readers = self._input_readers
+        named = {
+            (found[1], int(found[2]), int(found[3]), int(found[4]))
+            for each in readers
+            for found in _ENTRY.finditer(str(each.problem))
+        }
+        if new := tuple(sorted(named - set(self._accepted))):
+            self._accepted += new
+            for process in readers:
+                process.stop.set()
+        if not self._over:
+            self.clock.after(_PERSON_SECONDS, self._accept_losses)
+
+    @property
+    def _input_readers(self) -> Sequence[SimProcess]:
+        """Return the processes that read the inputs."""
+        return self._processes
 
     def leader_away(self, topic: str | None, partition: int, seconds: float) -> None:
         """Let a partition, or without a topic the coordinators, have no leader for a while."""

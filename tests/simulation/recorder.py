@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dedupe_kafka.offset_metadata import decode_metadata, split_token
 from tests.simulation.clock import SimClock
 from tests.simulation.kafka.cluster import SimKafka
+from tests.simulation.kafka.groups import Committed
 from tests.simulation.kafka.log import Batch, PartitionLog
+from tests.simulation.lost_tails import Numbers
 from tests.simulation.process import WorkerProcess
 from tests.simulation.schedule.settings import (
     CONFLICTS,
@@ -48,8 +51,7 @@ class _SeenLog:
     end: int = 0
     waiting: list[tuple[Batch, str]] = field(default_factory=list)
     records: list[Written] = field(default_factory=list)
-    lost: list[Written] = field(default_factory=list)
-    """Return what was there, and is no more."""
+    numbers: Numbers = field(default_factory=Numbers)
 
 
 @dataclass(slots=True)
@@ -109,7 +111,8 @@ class Recorder:
         """Note what an input is about to lose from an offset on. It has no open transactions."""
         seen = self._now[name].logs[partition]
         kept = [each for each in seen.records if each.record.offset < end]
-        seen.lost += seen.records[len(kept) :]
+        loss = seen.numbers.lose(end, end=seen.end, epoch=seen.log.epoch + 1, time_ms=self.now_ms)
+        loss.records = seen.records[len(kept) :]
         seen.records, seen.end = kept, end
 
     def look(self, writer: str) -> None:
@@ -147,6 +150,7 @@ class Recorder:
                     time_ms=self.now_ms,
                     writer=wrote,
                     transaction=transaction,
+                    epoch=batch.epoch,
                 )
                 for message in messages
             ]
@@ -154,22 +158,37 @@ class Recorder:
     def _look_at_offsets(self) -> None:
         for topic in self._settings.worker_inputs:
             for partition in range(self._settings.seats):
-                if (offset := self._new_offset(GROUP, topic, partition)) is not None:
-                    self.progress.append(
-                        Progress(
-                            time_ms=self.now_ms,
-                            partition=partition,
-                            topic_id=self._topic_of(topic, partition, offset),
-                            offset=offset,
-                            transaction=self._kafka.groups.transactions[GROUP, topic, partition],
-                        )
-                    )
+                if (found := self._new_offset(GROUP, topic, partition)) is not None:
+                    self._add_progress(topic, partition, found)
         for topic in self._settings.input_topics:
             for partition in range(len(self._kafka.topics.get(topic).logs)):
-                if (offset := self._new_offset(ROUTER_GROUP, topic, partition)) is not None:
-                    self.routed.append((self.now_ms, topic, partition, offset))
+                if (found := self._new_offset(ROUTER_GROUP, topic, partition)) is not None:
+                    self.routed.append((self.now_ms, topic, partition, found.offset))
 
-    def _new_offset(self, group: str, topic: str, partition: int) -> int | None:
+    def _add_progress(self, topic: str, partition: int, found: Committed) -> None:
+        """Note what a worker has read, by the numbers of the records."""
+        read = self._topic_of(topic, partition, found.offset)
+        log = read.logs[partition]
+        read_end = decode_metadata(split_token(found.metadata)[0]).read_end
+        offset = log.numbers.read(
+            found.offset,
+            found.offset if read_end is None else read_end,
+            epoch=found.epoch,
+            now=log.log.epoch,
+        )
+        if offset is None:
+            return
+        self.progress.append(
+            Progress(
+                time_ms=self.now_ms,
+                partition=partition,
+                topic_id=read.topic_id,
+                offset=offset,
+                transaction=self._kafka.groups.transactions[GROUP, topic, partition],
+            )
+        )
+
+    def _new_offset(self, group: str, topic: str, partition: int) -> Committed | None:
         """Return an offset of a group that was committed since the last look; None if there is none."""
         found, key = (
             self._kafka.groups.committed(group, topic, partition),
@@ -179,9 +198,9 @@ class Recorder:
         if offset == self._committed.get(key, -1):
             return None
         self._committed[key] = offset
-        return offset if found else None
+        return found
 
-    def _topic_of(self, topic: str, partition: int, offset: int) -> str:
+    def _topic_of(self, topic: str, partition: int, offset: int) -> _SeenTopic:
         """Return the input's incarnation that was read up to an offset: the newest of which so much was fetched."""
         inputs = [each for each in self._topics if each.name == topic]
         logs = [each.logs[partition].log for each in inputs]
@@ -190,17 +209,22 @@ class Recorder:
             for each, log in zip(inputs, logs, strict=True)
             if offset <= max(log.low, log.read_up_to)
         ]
-        return (read or inputs)[-1].topic_id
+        return (read or inputs)[-1]
 
     def incarnations(self) -> list[Incarnation]:
-        """Return all topics that ever were, in order of creation; their ids begin with their names."""
+        """Return all topics that ever were, in order of creation; their ids begin with their names.
+
+        The offsets of records in logs that have lost their tails are numbers, see lost_tails.py.
+        """
         return [
             Incarnation(
                 role=each.role,
                 topic_id=each.topic_id,
                 created_ms=each.created_ms,
                 deleted_ms=each.deleted_ms,
-                records=[written for log in each.logs for written in log.records],
+                records=[
+                    written for log in each.logs for written in log.numbers.numbered(log.records)
+                ],
             )
             for each in self._topics
         ]
@@ -212,7 +236,18 @@ class Recorder:
     def lost(self, name: str) -> list[Written]:
         """Return the records that a topic has lost."""
         topics = [each for each in self._topics if each.name == name]
-        return [each for topic in topics for log in topic.logs for each in log.lost]
+        return [
+            each
+            for topic in topics
+            for log in topic.logs
+            for loss in log.numbers.losses
+            for each in loss.records
+        ]
+
+    def number(self, name: str, partition: int, offset: int) -> int:
+        """Return the number of an offset of a log as it is now."""
+        log = self._now[name].logs[partition]
+        return log.numbers.number(offset, log.log.epoch)
 
     def written(self, name: str) -> list[Written]:
         """Return them with the times at which they became visible."""

@@ -6,7 +6,6 @@ routers have routed all inputs of the manifest, the workers have read all of tha
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,23 +13,20 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from dedupe_growth.routed_offsets import decode_routed
 from dedupe_growth.unlearnt import unlearnt
 from dedupe_router.config import RouterConfig
 from tests.simulation.controller import ControllerProcess, Orders
 from tests.simulation.kafka.calls import Killed
-from tests.simulation.kafka.log import PartitionLog, Record
+from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Seat
 from tests.simulation.process import RouterProcess, SimProcess
 from tests.simulation.recorder import FOREIGN
-from tests.simulation.schedule.settings import EPOCHS, ROUTER_GROUP, AcceptedLoss, stream_of
+from tests.simulation.schedule.settings import EPOCHS, ROUTER_GROUP, stream_of
 from tests.simulation.schedule.steps import Schedule
 from tests.simulation.world import Listener, World
 
 _RESTART_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = (0.0, 0.0, 0.3, 5.0)
-_PERSON_SECONDS: Final = 4.0
-_ENTRY: Final = re.compile(r"\{topic: (\S+), partition: (\d+), offset: (\d+), epoch: (\d+)\}")
 
 CONTROLLER: Final = "g0"
 
@@ -61,7 +57,6 @@ class RoutedWorld(World):
         if slowest := random.choice([0.0, 0.02, 0.5]):
             self.kafka.coordinator.marker_delay = lambda: random.uniform(0.0, slowest)
         self.kafka.fetch_seconds = self._fetch_seconds
-        self._accepted: tuple[AcceptedLoss, ...] = ()
         seats = [f"r{number}" for number in range(self.settings.routers)]
         self._places = {seat: _Place(seat) for seat in [*seats, CONTROLLER]}
 
@@ -206,34 +201,10 @@ class RoutedWorld(World):
         self.kafka.write(topic, partition, list(records))
         self.recorder.look(FOREIGN)
 
-    def lose_tail(self, topic: str, partition: int, share: float) -> None:
-        """Let an input partition lose its newest records; a person accepts what routers say of it."""
-        logs = self.kafka.topics.get(topic).logs
-        if partition >= len(logs):
-            return
-        self.recorder.look(FOREIGN)
-        log = logs[partition]
-        end = log.end - int((log.end - log.low) * share)
-        self.recorder.truncated(topic, partition, end)
-        self.kafka.truncate(topic, partition, end)
-        self.clock.after(_PERSON_SECONDS, self._accept_losses)
-
-    def _accept_losses(self) -> None:
-        """Add to the manifest what routers name, and restart them."""
-        processes = [place.process for place in self._places.values()]
-        said = [str(each.problem) for each in processes if isinstance(each, RouterProcess)]
-        named = {
-            (found[1], int(found[2]), int(found[3]), int(found[4]))
-            for text in said
-            for found in _ENTRY.finditer(text)
-        }
-        if new := tuple(sorted(named - set(self._accepted))):
-            self._accepted += new
-            for process in processes:
-                if isinstance(process, RouterProcess):
-                    process.stop.set()
-        if not self._over:
-            self.clock.after(_PERSON_SECONDS, self._accept_losses)
+    @property
+    def _input_readers(self) -> Sequence[SimProcess]:
+        found = [place.process for place in self._places.values()]
+        return [each for each in found if isinstance(each, RouterProcess)]
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -253,21 +224,14 @@ class RoutedWorld(World):
             return False
         logs = [(topic, log) for topic in self.inputs for log in self.kafka.topics.get(topic).logs]
         if any(
-            self._is_lost(topic, log) or not self._is_read(ROUTER_GROUP, topic, log.partition)
+            self._has_lost(ROUTER_GROUP, topic, log.partition)
+            or not self._is_read(ROUTER_GROUP, topic, log.partition)
             for topic, log in logs
         ):
             return False
         if self.kafka.coordinator.pending or not self._has_grown():
             return False
         return super()._is_drained()
-
-    def _is_lost(self, topic: str, log: PartitionLog) -> bool:
-        """Return whether a partition has lost what routers have committed: they are about to notice it."""
-        found = self.kafka.groups.committed(ROUTER_GROUP, topic, log.partition)
-        if found is None or found.epoch < 0:
-            return False
-        read_end = decode_routed(found.metadata).read_end
-        return log.epoch_end(found.epoch)[0] < (found.offset if read_end is None else read_end)
 
     def _has_grown(self) -> bool:
         """Return whether the epoch log says that the partitions that are wanted do all run."""

@@ -10,12 +10,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from dedupe_growth.routed_offsets import decode_routed
+from dedupe_kafka.offset_metadata import decode_metadata, split_token
 from tests.simulation.kafka.calls import Call, Killed, Moment
 from tests.simulation.machines import Seat
 from tests.simulation.outside import Outside
 from tests.simulation.process import SimProcess, WorkerProcess
 from tests.simulation.recorder import FOREIGN
-from tests.simulation.schedule.settings import GROUP, OUTPUT
+from tests.simulation.schedule.settings import GROUP, OUTPUT, ROUTER_GROUP
 from tests.simulation.schedule.steps import Schedule, Step
 from tests.simulation.sizes import counted_sizes
 from tests.support.checker.outside import EventKind, TopicRole
@@ -265,7 +267,8 @@ class World(Outside):
         ):
             return False
         for seat in self._working:
-            if not self._is_read(GROUP, self.settings.worker_input, seat.partition):
+            place = GROUP, self.settings.worker_input, seat.partition
+            if self._has_lost(*place) or not self._is_read(*place):
                 return False
             process = seat.process
             if process is None or not process.runs_well or not self._knows_topics(process):
@@ -278,6 +281,16 @@ class World(Outside):
         committed = self.kafka.groups.committed(group, topic, partition)
         start = max(log.low, committed.offset if committed else 0)
         return not log.fetch(start, committed=True, at_most=1).messages
+
+    def _has_lost(self, group: str, topic: str, partition: int) -> bool:
+        """Return whether a partition has lost what a group has committed: its readers are about to notice it."""
+        found = self.kafka.groups.committed(group, topic, partition)
+        if found is None or found.epoch < 0:
+            return False
+        decode = decode_routed if group == ROUTER_GROUP else decode_metadata
+        read_end = decode(split_token(found.metadata)[0] or "").read_end
+        end, _ = self.kafka.log(topic, partition).epoch_end(found.epoch)
+        return end < (found.offset if read_end is None else read_end)
 
     def _knows_topics(self, process: WorkerProcess) -> bool:
         """Return whether a running worker has noticed that a topic was created again, as its volume says."""

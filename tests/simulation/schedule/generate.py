@@ -35,6 +35,7 @@ from tests.simulation.schedule.topics import (
     ExpireOffsets,
     ForeignWrite,
     LeaderAway,
+    LoseInput,
     Recreate,
     Retain,
     TerminateTransactions,
@@ -117,6 +118,9 @@ _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
 )
 
 
+_LOSES_SHARE: Final = 0.1
+_DOWN_SHARE: Final = 0.4
+_REPLACED_SHARE: Final = 0.9
 _FOLLOW_SHARE: Final = 0.3
 _KILL: Final[Make] = lambda r, _: Crash(power=False, down_seconds=_down(r))  # noqa: E731 (typed)
 _RESTARTS: Final = frozenset(
@@ -156,7 +160,32 @@ def schedule_of(seed: int) -> Schedule:
             steps.append(_send_again(random, steps[-1].action, steps[-1].partition))
     while source.sent < 60 or random.random() < 0.5:
         steps.append(_send(random, source, random.randrange(settings.partitions)))
-    return Schedule(seed, settings, tuple(steps))
+    return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
+
+
+def _with_losses(
+    seed: int, settings: Settings, steps: Sequence[Step], source: "_Source"
+) -> tuple[Step, ...]:
+    """Let the input lose its tail in some schedules, and mostly get other records in its place.
+
+    It has random numbers of its own, so all other schedules are as without it.
+    """
+    random = Random(f"{seed} losses")
+    if random.random() >= _LOSES_SHARE or not (settings.exactly_once and settings.topic_ids):
+        return tuple(steps)
+    found = list(steps)
+    for _ in range(random.choice([1, 1, 2])):
+        at = random.randint(1, len(found))
+        partition = random.randrange(settings.partitions)
+        lose = Step(_when(random), partition, LoseInput(random.choice([0.1, 0.3, 0.5, 0.9])))
+        new = [lose]
+        if random.random() < _DOWN_SHARE:
+            down = Crash(power=random.random() < 0.5, down_seconds=_down(random))
+            new.insert(random.choice([0, 1]), Step(_when(random), partition, down))
+        if random.random() < _REPLACED_SHARE:
+            new.append(_send(random, source, partition))
+        found[at:at] = new
+    return tuple(found)
 
 
 def _settings(random: Random) -> Settings:

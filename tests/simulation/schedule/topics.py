@@ -44,6 +44,18 @@ class Retain:
 
 
 @dataclass(frozen=True, slots=True)
+class LoseInput:
+    """Lose the newest `share` of an input partition's records, as brokers do that lose their power."""
+
+    share: float
+    fault = "input truncated"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Lose them."""
+        world.lose_tail(INPUT, partition, self.share)
+
+
+@dataclass(frozen=True, slots=True)
 class AddPartitions:
     """Add a partition to the input and the output."""
 

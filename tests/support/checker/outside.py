@@ -20,6 +20,8 @@ class EventKind(StrEnum):
     """A worker's process ended, by itself with `exit_code`, or killed."""
     RETENTION = "retention"
     """A topic deleted its records before `offset`. `topic` says which."""
+    TAIL_LOST = "tail lost"
+    """Brokers lost the newest records of a topic, and may get others at their offsets. `topic` says which."""
     VOLUME_LOST = "volume lost"
     """The state directory is empty from now on."""
     STORE_RESTORED = "store restored"
@@ -89,7 +91,7 @@ class OutsideEvent:
     """A name of the session, unique in a history, for SESSION_STARTED."""
     topic: TopicRole | None = None
     topic_id: str = ""
-    """Which incarnation of the topic, for RETENTION."""
+    """Which incarnation of the topic, for RETENTION and TAIL_LOST."""
     offset: int = 0
     as_of_ms: int = 0
     step_ms: int = 0

@@ -350,6 +350,8 @@ class SideTopics:
         first = lives[-1].input
         if record in self._inputs_of(lives[-1]) or (first and first.place > record.place):
             return  # it is the first one, or was taken for it, see `_another_stood_in`
+        if first and first.position == record.position and first.written.lost_ms is not None:
+            return  # it has the very place of the lost one
         if self._is_taken_for(record, lives[-1]):
             return
         role = self._role_of(record, lives[-1])

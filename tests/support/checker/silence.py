@@ -10,6 +10,7 @@ from tests.support.checker.timeline import Timeline
 
 RUNNING = "Running"
 _EXPIRED = "InputExpired"
+_TRUNCATED = "InputTruncated"
 _REPLACED = "OutputTopicReplaced"
 _AT_ONCE = "GenerationsDropped"
 _REPLACED_TOPIC = {
@@ -23,10 +24,10 @@ _REPLACED_TOPIC = {
 _CAUSES = {
     "StoreAheadOfOutput": (EventKind.STORE_RESTORED,),
     "OutputTruncated": (EventKind.STORE_RESTORED,),
-    "InputTruncated": (EventKind.STORE_RESTORED,),
+    "InputTruncated": (EventKind.STORE_RESTORED, EventKind.TAIL_LOST),
     "TailRetainedAway": (EventKind.RETENTION,),
     "InputExpired": (EventKind.RETENTION,),
-    "OffsetOutOfRange": (EventKind.RETENTION,),
+    "OffsetOutOfRange": (EventKind.RETENTION, EventKind.TAIL_LOST),
     "StoreCorrupt": (EventKind.STORE_DAMAGED, EventKind.UNSYNCED_LOST),
 }
 """Reasons that an event explains."""
@@ -47,6 +48,7 @@ def judge_statuses(timeline: Timeline, expired: int, verdict: Verdict) -> None:
             _add(verdict.silent, timeline, f"{expired} records expired, and there is no status")
         return
     _judge_expired(timeline, expired, verdict)
+    _judge_truncated(timeline, verdict)
     _judge_replaced(timeline, verdict)
     _judge_unnoticed(timeline, verdict)
     _judge_lost_volumes(timeline, verdict)
@@ -61,6 +63,31 @@ def _judge_expired(timeline: Timeline, expired: int, verdict: Verdict) -> None:
     listed = any(_EXPIRED in each.degraded for each in timeline.statuses)
     if expired and not listed:
         _add(verdict.silent, timeline, f"{expired} records expired, and {_EXPIRED} is not listed")
+
+
+def _judge_truncated(timeline: Timeline, verdict: Verdict) -> None:
+    """Each loss of input that was read is named, or that its retention has come further since.
+
+    Not if the topic was deleted since, nor if a store may be older than the loss and nothing else says how far the
+    input was read.
+    """
+    for topic in timeline.inputs:
+        here = (each for each in topic.records if each.record.partition == timeline.partition)
+        for lost_ms in sorted({each.lost_ms for each in here if each.lost_ms is not None}):
+            if topic.deleted_ms or timeline.between(lost_ms, inf, EventKind.OFFSETS_LOST):
+                continue
+            retained = timeline.between(lost_ms, inf, EventKind.RETENTION)
+            names = {_TRUNCATED}
+            if any(each.topic is TopicRole.INPUT for each in retained):
+                names.add(_EXPIRED)
+            said = (
+                name
+                for each in timeline.seen(lost_ms)
+                for name in (each.reason, *each.degraded, *each.errors)
+            )
+            if names.isdisjoint(said):
+                detail = f"input that was read was lost, and no status says {sorted(names)}"
+                _add(verdict.silent, timeline, detail)
 
 
 def _judge_replaced(timeline: Timeline, verdict: Verdict) -> None:

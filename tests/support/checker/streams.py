@@ -374,7 +374,7 @@ class _PartitionJudge:
                 continue
             if self._may_be_expired(record):
                 self.verdict.expected -= 1
-                expired += self._was_begun(record)
+                expired += self._was_begun(record) and not self._stands_in(record)
                 continue
             self.verdict.lost.append(self._defect(record, None))
         return expired
@@ -399,6 +399,16 @@ class _PartitionJudge:
         if not self.timeline.of(EventKind.VOLUME_LOST):
             begun = self.timeline.inputs[: self.timeline.inputs.index(record.topic) + 1]
         return any(self.timeline.has_progress(topic, gone) for topic in begun)
+
+    def _stands_in(self, record: InputRecord) -> bool:
+        """Return whether a record expired that had come in the place of lost ones, of which the worker had read none.
+
+        Nothing tells it how many there were. It tells that the log is another one, or how far that is gone.
+        """
+        epoch, topic = record.written.epoch, record.topic
+        gone = self.timeline.retained_away(TopicRole.INPUT, topic, record.record.offset)
+        log = (each.record.offset for each in self._here(topic) if each.epoch == epoch)
+        return epoch > 0 and self.timeline.committed(topic, gone) <= min(log)
 
     def _defect(
         self, record: InputRecord | None, written: Written | None, detail: str = ""

@@ -29,7 +29,14 @@ class Written:
     transaction: int | None = None
     """The number of the worker's transaction that wrote it, see `Progress`; None if not known, or there is none."""
     origin: str = ""
-    """Of an input record that came through routers: where it was first written, as the headers of side topics say."""
+    """Of an input record that came through routers, or of a log that has lost its tail: where it was first written.
+
+    As the headers of side topics say.
+    """
+    epoch: int = 0
+    """The leader epoch in which it was appended."""
+    lost_ms: int | None = None
+    """Of an input record that was read: when brokers lost it with all that came after it, if they did."""
 
     @property
     def is_foreign(self) -> bool:

@@ -26,7 +26,7 @@ STREAMS: Final = Gauge("dedupe_operator_streams", "Streams that this operator ma
 LEADER: Final = Gauge("dedupe_operator_leader", "1 for the replica that is the leader, else 0.")
 STREAM_READY: Final = Gauge(
     "dedupe_operator_stream_ready",
-    "1 if all partitions of a stream are ready, else 0. A suspended stream has none.",
+    "1 if all partitions of a stream are known to be ready, else 0. A suspended stream has none.",
     ["namespace", "stream"],
 )
 INPUT_PARTITIONS_ADDED: Final = Gauge(

@@ -25,6 +25,7 @@ from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import SERVED, Object
 from dedupe_operator.kubernetes.resources import CONFIG_MAPS
+from dedupe_operator.kubernetes.storage_classes import StorageClasses
 from dedupe_operator.resources import config_map
 from dedupe_operator.topic_watch import PartitionStates, TopicsView
 
@@ -86,6 +87,7 @@ class ReconcileContext:
     workers: Mapping[int, WorkerStatus | None]
     now: datetime
     events: EventReader = field(repr=False)
+    classes: StorageClasses = field(repr=False)
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
     growth: GrowthView | None = None
 

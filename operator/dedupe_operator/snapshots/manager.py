@@ -3,7 +3,8 @@
 The reconciler calls `act` once a pass. `runner` runs the snapshots, `decide.snapshot_policy` decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -55,21 +56,33 @@ class SnapshotManager:
         """Create, continue, delete and prune what is due; return the status part."""
         writer = SnapshotWriter(self._api, context.stream.metadata.namespace)
         processed = context.recorded.last_schedule_time
-        try:
-            processed = self._schedule(context, writer)
-            for snapshot in _ours(context):
-                if snapshot.deleting and not self._runner.remove(context, result, writer, snapshot):
-                    result.requeue_within(_REMOVE_RETRY_SECONDS)
-                elif not snapshot.deleting and is_unheld(snapshot):
-                    writer.hold(snapshot)  # it was restored from a backup
-                elif not snapshot.deleting and snapshot.prunable:
-                    writer.keep_from_pruning(snapshot)
+        # What frees room first. A refusal of one step stops no other.
+        for snapshot in _ours(context):
+            with _reported(result):
+                self._keep(context, result, writer, snapshot)
+        self._prune(context, result, writer)
+        with _reported(result):
             if self._runner.run(context, result, writer):
                 result.requeue_within(_REQUEUE_SECONDS)
-            self._prune(context, result, writer)
-        except KubernetesError as error:
-            result.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
+        with _reported(result):
+            processed = self._schedule(context, writer)
         return self._view(context, processed)
+
+    def _keep(
+        self,
+        context: ReconcileContext,
+        result: ReconcileResult,
+        writer: SnapshotWriter,
+        snapshot: Snapshot,
+    ) -> None:
+        """Remove a deleted snapshot's copies; hold and protect one that stays."""
+        if snapshot.deleting:
+            if not self._runner.remove(context, result, writer, snapshot):
+                result.requeue_within(_REMOVE_RETRY_SECONDS)
+        elif is_unheld(snapshot):
+            writer.hold(snapshot)  # it was restored from a backup
+        elif snapshot.prunable:
+            writer.keep_from_pruning(snapshot)
 
     def release_all(self, namespace: str, stream: str) -> None:
         """Release the deleted snapshots of a deleted stream.
@@ -104,9 +117,10 @@ class SnapshotManager:
         if wanted is None:
             return
         for snapshot in to_prune(_ours(context), wanted, context.now):
-            writer.delete(snapshot)
-            message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
-            result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
+            with _reported(result):
+                writer.delete(snapshot)
+                message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
+                result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
 
     @staticmethod
     def _view(context: ReconcileContext, processed: datetime | None) -> SnapshotsView:
@@ -131,6 +145,15 @@ class SnapshotManager:
             last_schedule_time=processed,
             last=last,
         )
+
+
+@contextmanager
+def _reported(result: ReconcileResult) -> Iterator[None]:
+    """Report a refusal of the block as a problem of the stream."""
+    try:
+        yield
+    except KubernetesError as error:
+        result.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
 
 
 def _ours(context: ReconcileContext) -> list[Snapshot]:

@@ -165,7 +165,7 @@ class Session:
         position = self._startup.catch_up(partition, opened.plan, window, start.offset, learn=learn)
         if request and not (self._stop.is_set() or self._hands_over):
             run_requested(
-                *(request, self._factory, partition.topics, store, self._extract, self._stop),
+                *(request, self._factory, partition, window, self._extract, self._stop),
                 learnt=epochs.learnt_ids,
             )
         # 5

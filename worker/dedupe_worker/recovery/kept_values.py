@@ -1,6 +1,7 @@
 """Keep the values of output records in files, by offset.
 
-The full reconcile writes them while it reads the output, before it knows which ids the store lacks. Each record takes 8 bytes, and those of its value.
+The full reconcile writes them while it reads the output, before it knows which ids the store lacks. Each record takes
+8 bytes, and those of its value.
 """
 
 from collections.abc import Sequence

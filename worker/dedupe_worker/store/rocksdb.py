@@ -210,7 +210,8 @@ class Store(DescribedStore):
     ) -> None:
         """Add sorted ids to a generation, and remove others.
 
-        `values` are those of the added ids; by default their owners are unknown. The position stays. A crash may undo it until `flush_all`. Raises ValueError for a store without metadata.
+        `values` are those of the added ids; by default their owners are unknown. The position stays. A crash
+        may undo it until `flush_all`. Raises ValueError for a store without metadata.
         """
         latest = self.metadata
         if latest is None:

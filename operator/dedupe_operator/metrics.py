@@ -22,6 +22,11 @@ LAST_RECONCILE: Final = Gauge(
 API_REQUESTS: Final = Counter(
     "dedupe_operator_api_requests", "Requests to the API server.", ["verb", "resource"]
 )
+WATCHES_FAILING: Final = Gauge(
+    "dedupe_operator_watches_failing",
+    "1 while the operator can't watch a kind of object, as without rights in that namespace, else 0.",
+    ["namespace", "resource"],
+)
 STREAMS: Final = Gauge("dedupe_operator_streams", "Streams that this operator manages.")
 LEADER: Final = Gauge("dedupe_operator_leader", "1 for the replica that is the leader, else 0.")
 STREAM_READY: Final = Gauge(

@@ -142,6 +142,18 @@ def test_a_stray_pod_among_many_that_are_missing_is_found(monkeypatch: pytest.Mo
     scene.look()
 
 
+def test_a_stream_with_the_name_of_anothers_routers_is_told_whose_it_is(scene: Scene) -> None:
+    labels = {"dedupestream.io/routers-of": "billing"}
+    theirs: Object = {"metadata": {"name": "orders", "namespace": KEY.namespace, "labels": labels}}
+    scene.cluster.add({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **theirs})
+    scene.look()
+    ready = scene.cluster.condition("Ready")
+    assert ready["reason"] == "NameTaken"
+    assert "PodDisruptionBudget shop/orders belongs to the routers of stream billing" in (
+        ready["message"]
+    )
+
+
 def refused_expansion(scene: Scene) -> None:
     scene.cluster.add({"kind": "StorageClass", "metadata": {"name": "default"}})
     scene.cluster.add_stream({"spec.storage": {"size": "40Gi"}})

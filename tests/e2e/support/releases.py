@@ -39,13 +39,13 @@ class Release:
             "PATH": cluster.path(),
         }
 
-    def upgrade(self, chart: Path = CHART, values: Values | None = None) -> None:
+    def upgrade(self, chart: Path = CHART, values: Values | None = None, *options: str) -> None:
         """Install or upgrade it, and wait until its operator is there.
 
         `values` are set beside those it has; those it has stay as they are.
         """
         self._helm(
-            *("upgrade", "--install", self.name, chart, "--wait", _HANGS),
+            *("upgrade", "--install", self.name, chart, "--wait", _HANGS, *options),
             *("--reset-then-reuse-values", "--values", "-"),
             given=json.dumps(values or {}),
         )

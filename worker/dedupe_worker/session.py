@@ -162,7 +162,7 @@ class Session:
         record_topics(self._config.state, partition, output, reader, start)
         request = self._requests.waiting
         learn = partial(epochs.learn, window, start)
-        position = self._startup.catch_up(partition, opened.plan, window, start.offset, learn=learn)
+        position = self._startup.catch_up(partition, opened.plan, window, start, learn=learn)
         if request and not (self._stop.is_set() or self._hands_over):
             run_requested(
                 *(request, self._factory, partition, window, self._extract, self._stop),

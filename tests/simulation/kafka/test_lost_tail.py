@@ -106,6 +106,27 @@ def test_a_volume_of_before_the_loss_does_not_count_against_what_was_read_since(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("volume", ["older", "lost"])
+def test_a_store_that_has_caught_up_knows_the_epoch_when_the_committed_offset_is_gone(
+    world: StreamWorld, delivery: str, volume: str
+) -> None:
+    world.run(delivery=delivery)
+    state, older = world.directory / "state", world.directory / "older"
+    shutil.copytree(state, older)
+    world.write("more0", "more1")
+    world.run(delivery=delivery)
+    shutil.rmtree(state)
+    if volume == "older":
+        older.rename(state)
+    world.run(delivery=delivery)
+    world.cluster.expire_offsets("default.raw")
+    lose(world, *NEW)
+    assert waits(world.run(delivery=delivery))
+    world.run(delivery=delivery, **accepting())
+    assert world.clean() == [*OLD, "more0", "more1", *NEW]
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_worker_killed_anywhere_on_the_way_skips_nothing(tmp_path: Path, delivery: str) -> None:
     for moment in range(1, 40):
         world = StreamWorld(tmp_path / str(moment), topic_ids=True)

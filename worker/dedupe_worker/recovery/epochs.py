@@ -75,7 +75,7 @@ class SessionEpochs(NoEpochs):
             *(self.reader, self.extract, self.stop),
         )
         if learning.needed:
-            learning.run(window, output_position=position, input_offset=start.offset)
+            learning.run(window, start, output_position=position)
 
     @property
     def learnt_ids(self) -> LearntIds | None:

@@ -31,10 +31,12 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.output_reader import OutputReader, Run
 from dedupe_worker.recovery.hand_over import check_handed_over
+from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.learnt_ids import open_outputs, own_rows, readable_cuts
 from dedupe_worker.recovery.output_values import ValuesOfOutputs
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import Progress, show_progress
+from dedupe_worker.store.metadata import LastRecords
 from dedupe_worker.store.offset_ranges import decode_ranges
 from dedupe_worker.values import timestamps
 
@@ -84,15 +86,15 @@ class Learning:
     def _epoch(self) -> int:
         return self.epochs.epochs.born(self.factory.config.partition)
 
-    def run(self, window: Window, *, output_position: int, input_offset: int) -> None:
-        """Add the ids up to the cuts to the window.
+    def run(self, window: Window, start: InputStart, *, output_position: int) -> None:
+        """Add the ids up to the cuts to the window; `start` is of the input.
 
         Returns early when `stop` is set. Raises StreamError.
         """
         factory, epoch = self.factory, self._epoch
         epochs = self.epochs.epochs
         factory.worker_state.set_phase(Phase.RECONCILING)
-        write = self._writing(window, output_position, input_offset)
+        write = self._writing(window, output_position, start)
         with ExitStack() as readers:
             reader = readers.enter_context(closing(open_outputs(factory, self.partition)))
             values = ValuesOfOutputs(factory, self.partition, window, readers)
@@ -184,7 +186,7 @@ class Learning:
     # -- what is written -------------------------------------------------------------------------
 
     def _writing(
-        self, window: Window, output_position: int, input_offset: int
+        self, window: Window, output_position: int, start: InputStart
     ) -> Callable[[Mapping[int, int]], None]:
         def write(positions: Mapping[int, int]) -> None:
             now_ms, metadata = self.factory.clock.time_ms(), window.store.metadata
@@ -192,9 +194,10 @@ class Learning:
             # As in a catch-up: ageing takes the ids as seen now, because their real time is not known.
             window.commit(
                 output_position=output_position,
-                input_offset=input_offset,
+                input_offset=start.offset,
                 seen_ms=now_ms,
                 newest_ms=self._unwritten.newest_ms,
+                last=LastRecords(read_up_to=start.last_read),
                 own=decode_ranges(metadata.own_output) if metadata else (),
             )
             window.age(now_ms)

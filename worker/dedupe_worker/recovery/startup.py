@@ -28,7 +28,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.recovery.full_reconcile import remove_work_files
-from dedupe_worker.recovery.input_offset import begin_input
+from dedupe_worker.recovery.input_offset import InputStart, begin_input
 from dedupe_worker.recovery.lost_output import Lost, find_loss, remember, report
 from dedupe_worker.recovery.output_values import own_values, settled
 from dedupe_worker.recovery.reach import reaches_back
@@ -199,20 +199,20 @@ class Startup:
         partition: TakenOver,
         plan: CatchUpPlan,
         window: Window,
-        input_offset: int,
+        start: InputStart,
         *,
         learn: Learn,
     ) -> int:
         """Add the output from the plan's start on to the window; return the output's end.
 
         `learn` adds the ids of other partitions to a store that is complete up to a position of the own output: first,
-        because their records are older. The window is not complete if `stop` is set meanwhile.
+        because their records are older. `start` is of the input. The window is not complete if `stop` is set meanwhile.
         """
         output = partition.output_topic.name
         end = partition.topics.offsets(output, self._config.partition).end
         self._worker_state.set_phase(Phase.RECONCILING)
         if plan.rebuild and plan.start > 0 and not plan.truncated:
-            whole = reaches_back(self._factory, partition, plan.start, input_offset, self._stop)
+            whole = reaches_back(self._factory, partition, plan.start, start.offset, self._stop)
             plan = replace(plan, truncated=not whole)
         if plan.rebuild and plan.reason not in {"NewStore", "StoreCorrupt"}:
             self._worker_state.errors[plan.reason] += 1
@@ -227,7 +227,7 @@ class Startup:
         if plan.rebuild:
 
             def begin(first_ms: int) -> None:
-                self._begin(plan, window, input_offset, first_ms)
+                self._begin(plan, window, start, first_ms)
                 learn(plan.start)
 
         if plan.start >= end:  # what it learns is shown then
@@ -235,18 +235,19 @@ class Startup:
         if begin is None:
             learn(plan.start)
         if plan.start < end:
-            self._read_tail(partition, plan, window, input_offset, end, begin)
+            self._read_tail(partition, plan, window, start, end, begin)
         elif begin:
             begin(self._clock.time_ms())
         if self._worker_state.reconcile:
             log.info("caught up", **self._worker_state.reconcile.model_dump())
         return end
 
-    def _begin(self, plan: CatchUpPlan, window: Window, input_offset: int, first_ms: int) -> None:
+    def _begin(self, plan: CatchUpPlan, window: Window, start: InputStart, first_ms: int) -> None:
         begin_rebuild(
             window,
             start=plan.start,
-            input_offset=input_offset,
+            input_offset=start.offset,
+            last_read=start.last_read,
             truncated=plan.truncated,
             first_ms=first_ms,
             now_ms=self._clock.time_ms(),
@@ -258,7 +259,7 @@ class Startup:
         partition: TakenOver,
         plan: CatchUpPlan,
         window: Window,
-        input_offset: int,
+        start: InputStart,
         end: int,
         begin: Callable[[int], None] | None,
     ) -> None:
@@ -276,7 +277,8 @@ class Startup:
                 start=plan.start,
                 end=end,
                 begin=begin,
-                input_offset=input_offset,
+                input_offset=start.offset,
+                last_read=start.last_read,
                 stop=self._stop,
                 clock=self._clock,
                 on_progress=partial(show_progress, self._worker_state, plan.reason),

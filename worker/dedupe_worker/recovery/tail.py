@@ -18,13 +18,13 @@ from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.fetch_errors import InputTruncated
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.offsets import NOTHING_READ, LastRead, OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.recovery.lost_tail import Known
 from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.status import Progress
-from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.metadata import LastRecords, StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import timestamps
 
@@ -139,6 +139,7 @@ def begin_rebuild(
     *,
     start: int,
     input_offset: int,
+    last_read: LastRead = NOTHING_READ,
     truncated: bool,
     first_ms: int,
     now_ms: int,
@@ -149,7 +150,13 @@ def begin_rebuild(
     that came later could be lost with the process. `first_ms` is the timestamp of the first record from `start` on.
     Earlier output records are not remembered; they are about as old as that one, and no younger than now.
     """
-    window.commit(output_position=start, input_offset=input_offset, seen_ms=now_ms, newest_ms=0)
+    window.commit(
+        output_position=start,
+        input_offset=input_offset,
+        seen_ms=now_ms,
+        newest_ms=0,
+        last=LastRecords(read_up_to=last_read),
+    )
     if truncated:
         window.store.mark_truncated()
     if start > 0:
@@ -167,6 +174,7 @@ def catch_up(
     end: int,
     begin: Callable[[int], None] | None,
     input_offset: int,
+    last_read: LastRead = NOTHING_READ,
     stop: Event,
     on_progress: Callable[[Progress], None],
     clock: Clock = SYSTEM_CLOCK,
@@ -176,14 +184,14 @@ def catch_up(
 
     `reader` is at `start`. `begin` is called once before the first id, with the timestamp of the first record, or the
     present time if there is none. Returns early when `stop` is set. `on_progress` is called after each batch. In `own`
-    are records that the window had when they were written: it gets none of them back that it has forgotten.
+    are records that the window had when they were written: it gets none of them back that it has forgotten. `last_read`
+    is the last record before `input_offset`: the group's offset, which has it too, may expire.
     """
     began = clock.monotonic()
     records, unwritten, position = 0, 0, start
     newest_ms = 0
-    replaced: dict[bytes, bytes] | None = (
-        None if begin else {}
-    )  # an empty store has no value to keep
+    # An empty store has no value to keep.
+    replaced: dict[bytes, bytes] | None = None if begin else {}
     write_records = min(_WRITE_RECORDS, window.store.bounds.largest_write_records)
     on_progress(Progress(records, end - position, 0.0))
     for batch in read_output(reader, start=start, end=end, stop=stop, largest=write_records):
@@ -208,6 +216,7 @@ def catch_up(
                 input_offset=input_offset,
                 seen_ms=now_ms,
                 newest_ms=newest_ms,
+                last=LastRecords(read_up_to=last_read),
                 own=own,
             )
             window.age(now_ms)

@@ -24,6 +24,7 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.output_reader import Hidden, OutputReader
 from dedupe_worker.recovery import learning as module
+from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.learning import Learning
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.rocksdb import Store
@@ -188,7 +189,7 @@ class Worker:
         self.log.entries.append(Cuts(epoch=1, cuts=dict(enumerate(positions))))
 
     def learn(self) -> None:
-        self.learning.run(self.window, output_position=7, input_offset=9)
+        self.learning.run(self.window, InputStart(9, None, 9), output_position=7)
 
     def knows(self, *keys: str) -> int:
         """Return how many ids are in the store."""

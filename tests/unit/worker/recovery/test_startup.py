@@ -21,6 +21,7 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.output_values import own_values
 from dedupe_worker.recovery.startup import OpenedStore, Startup
 from dedupe_worker.recovery.taken_over import TakenOver
@@ -130,7 +131,7 @@ def test_a_store_that_is_discarded_for_its_output_leaves_its_input_offset(
     assert starts.open(output_topic_id).read_before == expected  # killed before its first id
     opened = starts.startup.open_store(starts.partition(output_topic_id))
     begin = starts.startup._begin  # noqa: SLF001 (what the first record of the output calls)
-    begin(opened.plan, Window(opened.store), expected, 5)
+    begin(opened.plan, Window(opened.store), InputStart(expected, None, 0), 5)
     opened.store.close()
     assert starts.open(output_topic_id).read_before == -1
 
@@ -157,7 +158,7 @@ def test_a_store_that_has_the_mark_itself_needs_no_other(starts: Starts) -> None
     starts.open()
     opened = starts.startup.open_store(starts.partition())
     begin = starts.startup._begin  # noqa: SLF001 (what the first record of the output calls)
-    begin(opened.plan, Window(opened.store), 0, 5)
+    begin(opened.plan, Window(opened.store), InputStart(0, None, 0), 5)
     opened.store.close()
     assert not starts.state.shortened
     after = starts.startup.open_store(starts.partition())
@@ -195,7 +196,7 @@ def test_a_rebuild_that_is_killed_while_it_begins_keeps_its_marks(
 
     opened.store.flush = flush_and_be_killed  # type: ignore[method-assign] # to be killed there
     with pytest.raises(InterruptedError):
-        starts.startup._begin(opened.plan, Window(opened.store), 0, 5)  # noqa: SLF001 (what the first record of the output calls)
+        starts.startup._begin(opened.plan, Window(opened.store), InputStart(0, None, 0), 5)  # noqa: SLF001 (what the first record of the output calls)
     opened.store.flush = flush  # type: ignore[method-assign]
     opened.store.close()
     again = Starts(killed, kind)
@@ -263,7 +264,11 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
     opened = starts.startup.open_store(starts.partition())
     window = Window(opened.store)
     starts.startup.catch_up(
-        opened.partition, opened.plan, window, input_offset, learn=lambda _: None
+        opened.partition,
+        opened.plan,
+        window,
+        InputStart(input_offset, None, 0),
+        learn=lambda _: None,
     )
     stamp = opened.store.metadata
     opened.store.close()
@@ -284,7 +289,9 @@ def test_what_an_added_partition_learns_stays_shown(
 
     monkeypatch.setattr(starts.topics, "offsets", lambda *_: OffsetRange(20, 20))
     opened = starts.startup.open_store(starts.partition())
-    starts.startup.catch_up(opened.partition, opened.plan, Window(opened.store), 0, learn=learn)
+    starts.startup.catch_up(
+        opened.partition, opened.plan, Window(opened.store), InputStart(0, None, 0), learn=learn
+    )
     opened.store.close()
     assert shown == ["NewStore"]
     assert state.reconcile is not None
@@ -311,7 +318,7 @@ def test_older_partitions_are_learnt_before_the_own_output_is_read(
     def learn(position: int) -> None:
         done.append(("learn", position))
 
-    starts.startup.catch_up(opened.partition, plan, window, 0, learn=learn)
+    starts.startup.catch_up(opened.partition, plan, window, InputStart(0, None, 0), learn=learn)
     opened.store.close()
     assert done == [("learn", 30), ("tail", 30)]
 

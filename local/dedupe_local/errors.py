@@ -32,4 +32,4 @@ class NotDrained(LocalError):
 
 
 class OutputClosed(LocalError):
-    """Nobody reads the output of the run any more."""
+    """The process that read the output of the run has ended."""

@@ -172,7 +172,7 @@ class World:
             for each in status.get("partitions", ())
             if (CLAIMS.kind, each.get("persistentVolumeClaim")) not in cluster.objects
         ]
-        hindered = cluster.forbidden or cluster.refused == CLAIMS.kind or self.kafka.fails
+        hindered = bool(cluster.forbidden or cluster.refused == CLAIMS.kind or self.kafka.fails)
         self._idle = self._idle + 1 if gone and not hindered else 0
         dying = [
             each["metadata"]["name"]
@@ -180,7 +180,7 @@ class World:
             if each["metadata"].get("deletionTimestamp") and not self.is_deleted
         ]
         absent = self.controllers.dark or self.controllers.cut_off or self.matter.silent
-        hindered = hindered or absent or self.changes.get("spec.suspend")
+        hindered = bool(hindered or absent or self.changes.get("spec.suspend"))
         self._held = self._held + 1 if dying and not hindered else 0
         if self._held > _PATIENT_PASSES:
             self.judge.add("held", f"snapshots {dying}, though only {cluster.refused} is refused")

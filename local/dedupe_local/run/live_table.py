@@ -159,20 +159,20 @@ def router_table(rows: Sequence[RouterRow]) -> Table:
 
 
 class _OpenConsole(Console):
-    """A console that says so when nobody reads it any more; Rich's ends without a word."""
+    """A console that says when its reader has ended; Rich's ends silently."""
 
     def on_broken_pipe(self) -> None:
-        """Raise OutputClosed, and write nothing more there: also not at the end of this process."""
+        """Raise OutputClosed, and write nothing more, up to the end of this process."""
         with suppress(SystemExit):
             super().on_broken_pipe()
         raise OutputClosed(
-            "The run ends, because nobody reads the output of this command any more (as after `| head`). The same "
+            "The run ends, because the process that read its output has ended (as after `| head`). The same "
             "command continues where it was: send its output to a file, or to a reader that stays."
         )
 
 
 def line_console() -> Console:
-    """Return the console of a run. It raises OutputClosed once the reader of its output has ended."""
+    """Return the console of a run; it raises OutputClosed once its reader has ended."""
     return _OpenConsole()
 
 

@@ -45,8 +45,9 @@ class Release:
         `values` are set beside those it has; those it has stay as they are.
         """
         self._helm(
-            *("upgrade", "--install", self.name, chart, "--wait", _HANGS, *options),
+            *("upgrade", "--install", self.name, chart, "--wait", _HANGS),
             *("--reset-then-reuse-values", "--values", "-"),
+            *options,
             given=json.dumps(values or {}),
         )
 

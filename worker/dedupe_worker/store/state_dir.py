@@ -140,7 +140,10 @@ class StateDirectory:
         return file
 
     def _check_mode(self) -> None:
-        """Log that all users can read the ids. On Kubernetes a volume is rightly of a group."""
+        """Log that all users can read the ids.
+
+        A group may: on Kubernetes a volume is of one.
+        """
         if stat.S_IMODE(self.root.stat().st_mode) & stat.S_IRWXO:
             log.warning(
                 "all users of this machine can read the state directory",

@@ -149,8 +149,9 @@ def test_a_stream_with_the_name_of_anothers_routers_is_told_whose_it_is(scene: S
     scene.look()
     ready = scene.cluster.condition("Ready")
     assert ready["reason"] == "NameTaken"
-    assert "PodDisruptionBudget shop/orders belongs to the routers of stream billing" in (
-        ready["message"]
+    assert (
+        "PodDisruptionBudget shop/orders belongs to the routers of stream billing"
+        in (ready["message"])
     )
 
 

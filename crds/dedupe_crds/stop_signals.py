@@ -1,8 +1,9 @@
 """Stop a command by SIGTERM, SIGINT or SIGHUP.
 
-It is for commands that are done or not, as a Kubernetes Job is. Such a command must not end with 0 before it is done: the Job would be complete. Invariant: the exit code of a command
-that was stopped early is 128 + the number of the signal (143 for SIGTERM, 130 for SIGINT, 129 for SIGHUP), as if it had
-killed it. SIGHUP means that the terminal was closed: a command that was started with nohup continues.
+It is for commands that are done or not, as a Kubernetes Job is. Such a command must not end with 0 before it is done:
+the Job would be complete. Invariant: the exit code of a command that was stopped early is 128 + the number of the
+signal (143 for SIGTERM, 130 for SIGINT, 129 for SIGHUP), as if it had killed it. SIGHUP means that the terminal was
+closed: a command that was started with nohup continues.
 
 It stands in the lowest package because all parts have commands.
 """

@@ -30,6 +30,6 @@ def test_a_closed_output_ends_the_run_with_what_to_do() -> None:
     os.close(write)
 
     assert ended.returncode == 3
-    assert "nobody reads the output" in ended.stderr
+    assert "the process that read its output has ended" in ended.stderr
     assert "to a file" in ended.stderr
     assert "Traceback" not in ended.stderr

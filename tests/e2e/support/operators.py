@@ -19,7 +19,7 @@ from tests.support.patience import HANG_SECONDS, patience, wait_for
 from tests.support.processes.loopback import HTTP
 
 _STOP_SECONDS = 60.0
-_LOST_ITS_LEASE = "another operator may lead now; this one ends"
+_LOST_ITS_LEASE = "the Lease is lost"
 _LAST_LINES = 5
 
 # Tests start hundreds of operators, and importing one takes two CPU seconds: these are forked from a process that has.
@@ -74,7 +74,9 @@ class LocalOperator:
             self.start()
             return
         lines = self._log.read_text().splitlines()[-_LAST_LINES:]
-        assert any(_LOST_ITS_LEASE in line for line in lines), f"it ended by itself: {lines}"
+        assert any(_LOST_ITS_LEASE in line for line in lines), (
+            f"it ended by itself with {self.exit_code}: {lines}"
+        )
         self.start(stop_after_writes=self._stop_after_writes)
 
     def writes(self) -> float:

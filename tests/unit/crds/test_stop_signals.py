@@ -46,8 +46,8 @@ def test_an_error_of_a_c_library_without_a_signal_passes() -> None:
 _HANG_UP = """
 import signal, sys
 from dedupe_crds.stop_signals import Interrupted, StopSignals
-if sys.argv[1] == "nohup":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# Not what the tests were started with.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)
 try:
     with StopSignals() as signals, signals.interrupting(lambda: "after 3 records"):
         signal.raise_signal(signal.SIGHUP)

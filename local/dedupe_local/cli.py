@@ -22,7 +22,7 @@ from dedupe_kafka.partitioning import describe_shared_ids
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import index_filters
 from dedupe_local.errors import Refused
-from dedupe_local.run.live_table import line_console
+from dedupe_local.run.live_table import RunConsole
 from dedupe_local.run.preflight import snapshot_summary, summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.servers.connect import KafkaOptions
@@ -126,7 +126,7 @@ def run(
         manifest=manifest,
     )
     with _errors_as_messages():
-        run_stream(load_manifest(manifest), options, line_console())
+        run_stream(load_manifest(manifest), options, RunConsole())
 
 
 @main.command()

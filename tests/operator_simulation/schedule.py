@@ -25,8 +25,13 @@ _FAULTY: Final = 0.6
 """The probability of a fault of the write that follows a step."""
 
 REFUSED: Final = (
-    *("ConfigMap", "PersistentVolumeClaim", "Service", "StatefulSet"),
-    *("PodDisruptionBudget", "DedupeSnapshot", "VolumeSnapshot"),
+    "ConfigMap",
+    "PersistentVolumeClaim",
+    "Service",
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "DedupeSnapshot",
+    "VolumeSnapshot",
 )
 """Kinds of which a quota or a webhook may refuse to create any."""
 

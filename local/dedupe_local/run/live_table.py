@@ -158,8 +158,11 @@ def router_table(rows: Sequence[RouterRow]) -> Table:
     return built
 
 
-class _OpenConsole(Console):
-    """A console that says when its reader has ended; Rich's ends silently."""
+class RunConsole(Console):
+    """The console of a run: it raises OutputClosed once its reader has ended.
+
+    Rich's ends silently.
+    """
 
     def on_broken_pipe(self) -> None:
         """Raise OutputClosed, and write nothing more, up to the end of this process."""
@@ -169,11 +172,6 @@ class _OpenConsole(Console):
             "The run ends, because the process that read its output has ended (as after `| head`). The same "
             "command continues where it was: send its output to a file, or to a reader that stays."
         )
-
-
-def line_console() -> Console:
-    """Return the console of a run; it raises OutputClosed once its reader has ended."""
-    return _OpenConsole()
 
 
 def print_line(console: Console, line: str) -> None:

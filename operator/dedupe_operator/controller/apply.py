@@ -3,8 +3,6 @@
 The reconciler calls it once a pass, after the claims are chosen. An object that is as wanted is not written.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dedupe_crds.status.stream import Restore, RestoreSource
@@ -55,7 +53,7 @@ class Applier:
         """Apply all children, as far as is possible in this pass."""
         if not context.partitions or (context.growth and context.growth.must_wait):
             return
-        with _reported(result):
+        with result.reporting():
             lasting_volumes.keep(self.api, context, result)
         complete = self._apply_shared(context, result)
         self._apply_routers(context, result, complete=complete)
@@ -86,7 +84,7 @@ class Applier:
         )
         before = len(result.stream_problems)
         for build in SHARED:
-            with _reported(result):
+            with result.reporting():
                 if wanted := build(inputs):
                     self.children.ensure(context, wanted)
         return len(result.stream_problems) == before
@@ -105,7 +103,7 @@ class Applier:
             secrets_hash=context.secrets_hash,
             config=config_map.to_mount(live, config),
         )
-        try:
+        with result.reporting():
             for build in ROUTERS:
                 wanted = build(inputs)
                 if wanted and wanted["kind"] == STATEFUL_SETS.kind:
@@ -117,8 +115,6 @@ class Applier:
                     )
                 if wanted:
                     self.children.ensure(context, wanted)
-        except KubernetesError as error:
-            result.stream_problems.append(with_advice(error.reason, str(error)))
 
     def _apply_partition(
         self,
@@ -243,15 +239,6 @@ class Applier:
                 f"StatefulSet {wanted['metadata']['name']} is deleted and created again: {error}"
             )
             result.events.append(StreamEvent(reason="StatefulSetReplaced", message=message))
-
-
-@contextmanager
-def _reported(result: ReconcileResult) -> Iterator[None]:
-    """Report a refusal of the block as a problem of the stream."""
-    try:
-        yield
-    except KubernetesError as error:
-        result.stream_problems.append(with_advice(error.reason, str(error)))
 
 
 def _bucket_snapshot(restore: Restore) -> str | None:

@@ -89,7 +89,7 @@ def with_advice(reason: str, message: str, process: Process = WORKER) -> Problem
     advice = _WHAT_TO_DO.get(reason, "")
     if reason == "QuotaExceeded" and (requested := _REQUESTED.search(message)):
         lower = [each for what, each in _TO_LOWER if what.search(requested[1])]
-        advice = ", or lower ".join([advice, " and ".join(lower)] if lower else [advice])
+        advice += f", or lower {' and '.join(lower)}" if lower else ""
     advice = advice.replace(WORKER.resources, process.resources)
     return Problem(reason=reason, message=f"{message}; {advice}" if advice else message)
 

@@ -3,8 +3,7 @@
 The reconciler calls `act` once a pass. `runner` runs the snapshots, `decide.snapshot_policy` decides.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -14,7 +13,6 @@ from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import LastSnapshot
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
-from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,
@@ -26,7 +24,6 @@ from dedupe_operator.decide.snapshot_policy import (
 )
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.verdict import Verdict
-from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import SNAPSHOTS
 from dedupe_operator.snapshots.resource import SnapshotWriter, read_snapshots
@@ -58,13 +55,13 @@ class SnapshotManager:
         processed = context.recorded.last_schedule_time
         # What frees room first. A refusal of one step stops no other.
         for snapshot in _ours(context):
-            with _reported(result):
+            with result.reporting("snapshots: "):
                 self._keep(context, result, writer, snapshot)
         self._prune(context, result, writer)
-        with _reported(result):
+        with result.reporting("snapshots: "):
             if self._runner.run(context, result, writer):
                 result.requeue_within(_REQUEUE_SECONDS)
-        with _reported(result):
+        with result.reporting("snapshots: "):
             processed = self._schedule(context, writer)
         return self._view(context, processed)
 
@@ -117,7 +114,7 @@ class SnapshotManager:
         if wanted is None:
             return
         for snapshot in to_prune(_ours(context), wanted, context.now):
-            with _reported(result):
+            with result.reporting("snapshots: "):
                 writer.delete(snapshot)
                 message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
                 result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
@@ -145,15 +142,6 @@ class SnapshotManager:
             last_schedule_time=processed,
             last=last,
         )
-
-
-@contextmanager
-def _reported(result: ReconcileResult) -> Iterator[None]:
-    """Report a refusal of the block as a problem of the stream."""
-    try:
-        yield
-    except KubernetesError as error:
-        result.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
 
 
 def _ours(context: ReconcileContext) -> list[Snapshot]:

@@ -6,11 +6,11 @@ import sys
 
 _SCRIPT = """
 from dedupe_local.cli import _errors_as_messages
-from dedupe_local.run.live_table import line_console, print_line
+from dedupe_local.run.live_table import RunConsole, print_line
 from click import ClickException
 try:
     with _errors_as_messages():
-        print_line(line_console(), "State directory: /state")
+        print_line(RunConsole(), "State directory: /state")
 except ClickException as error:
     error.show()
     raise SystemExit(error.exit_code)

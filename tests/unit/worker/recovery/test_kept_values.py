@@ -36,8 +36,12 @@ def test_each_record_has_its_own_value_and_others_are_unknown(tmp_path: Path) ->
         kept.add([], np.array(rows, np.intp), np.array(rows) * 10)
     offsets = np.array([2560, 10, -1, 3010, 15, 99_999])
     assert kept.of(offsets) == [
-        *(value(256), value(1), UNKNOWN_OWNER),
-        *(value(301), UNKNOWN_OWNER, UNKNOWN_OWNER),
+        value(256),
+        value(1),
+        UNKNOWN_OWNER,
+        value(301),
+        UNKNOWN_OWNER,
+        UNKNOWN_OWNER,
     ]
 
 

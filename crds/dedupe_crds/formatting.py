@@ -36,8 +36,26 @@ def listed(sentences: Sequence[str], most: int = 5) -> str:
     >>> listed(["raw/0 waits", "raw/1 waits", "raw/2 waits", "raw/3 waits"], most=2)
     'raw/0 waits; raw/1 waits; and 2 more'
     """
+    return "; ".join(first_of(sentences, most))
+
+
+def first_of(sentences: Sequence[str], most: int) -> list[str]:
+    """Return the first sentences, and a last one that says how many more there are.
+
+    >>> first_of(["a", "b", "c"], 2), first_of(["a", "b"], 2)
+    (['a', 'b', 'and 1 more'], ['a', 'b'])
+    """
     more = len(sentences) - most
-    return "; ".join([*sentences[:most], *([f"and {more} more"] if more > 0 else [])])
+    return [*sentences[:most], *([f"and {more} more"] if more > 0 else [])]
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text of at most so many characters; of a longer one the beginning.
+
+    >>> shortened("a long story", 7), shortened("short", 7)
+    ('a long…', 'short')
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def count(number: float | None) -> str:

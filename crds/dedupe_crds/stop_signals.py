@@ -1,7 +1,9 @@
-"""SIGTERM and SIGINT for commands that are done or not, as a Kubernetes Job is.
+"""Stop a command by SIGTERM, SIGINT or SIGHUP.
 
-Such a command must not end with 0 before it is done: the Job would be complete. Invariant: the exit code of a command
-that was stopped early is 128 + the signal's number (143 for SIGTERM, 130 for SIGINT), as if the signal had killed it.
+It is for commands that are done or not, as a Kubernetes Job is. Such a command must not end with 0 before it is done:
+the Job would be complete. Invariant: the exit code of a command that was stopped early is 128 + the number of the
+signal (143 for SIGTERM, 130 for SIGINT, 129 for SIGHUP), as if it had killed it. SIGHUP means that the terminal was
+closed: a command that was started with nohup continues.
 
 It stands in the lowest package because all parts have commands.
 """
@@ -13,7 +15,7 @@ from threading import Event
 from types import FrameType
 from typing import Final, Self
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
@@ -28,7 +30,7 @@ class Interrupted(BaseException):
 
 
 class StopSignals:
-    """Notes SIGTERM and SIGINT while it is entered, in the main thread.
+    """Notes the signals while it is entered, in the main thread.
 
     >>> with StopSignals() as signals:
     ...     try:
@@ -56,6 +58,8 @@ class StopSignals:
     def install(self) -> None:
         """Install the handlers, again if a library has replaced them."""
         for number in _SIGNALS:
+            if number == signal.SIGHUP and self._previous[number] is signal.SIG_IGN:
+                continue  # nohup
             signal.signal(number, self._handle)
 
     @contextmanager

@@ -17,7 +17,8 @@ from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token
 from dedupe_kafka.offsets import Place
 
-_REQUEST_SECONDS: Final = 15.0
+REQUEST_SECONDS: Final = 15.0
+"""The longest wait for a broker's answer."""
 
 
 class CommittedEpochs:
@@ -44,8 +45,8 @@ class CommittedEpochs:
             found = read_group_offsets(
                 consumer,
                 wanted,
-                timeout_seconds=_REQUEST_SECONDS,
-                deadline=self._clock.deadline(_REQUEST_SECONDS),
+                timeout_seconds=REQUEST_SECONDS,
+                deadline=self._clock.deadline(REQUEST_SECONDS),
             )
         finally:
             with calling(f"reading what {group} has committed"):

@@ -20,7 +20,7 @@ from dedupe_growth.before_routers import (
     find_direct,
     find_handed_over,
 )
-from dedupe_growth.committed import CommittedEpochs
+from dedupe_growth.committed import REQUEST_SECONDS, CommittedEpochs
 from dedupe_growth.decide import Observed, WriteMarks, decide
 from dedupe_growth.entries import Entry, EpochLogUnreadable, Prepare, Switch
 from dedupe_growth.epochs import NO_EPOCH, Epochs
@@ -35,7 +35,6 @@ from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
 from dedupe_kafka.input_topics import former_inputs, matching_topics
 from dedupe_kafka.offsets import TopicOffsets
 
-_REQUEST_SECONDS: Final = 15.0
 _MARK_SECONDS: Final = 10.0
 # An end is reported after a fetch that waited in vain.
 _FETCH_WAIT_MS: Final = 10
@@ -255,7 +254,7 @@ class GrowthController:
                 producer.produce(
                     topic, None, None, partition, on_delivery=delivered, headers=headers
                 )
-            unsent = producer.flush(_REQUEST_SECONDS)
+            unsent = producer.flush(REQUEST_SECONDS)
         if refused:
             raise kafka_error(refused[0], f"writing marks to {topic}")
         if unsent:

@@ -161,14 +161,15 @@ def parse_properties(
 ) -> dict[str, str]:
     """Read librdkafka properties: `key=value` lines and `#` comments.
 
-    Blanks around keys and values do not count, but those at the end of a password or secret do.
+    Blanks around keys and values do not count, but those at the end of a password or secret do. Nor does a byte order
+    mark, with which some editors begin a file.
 
     `source` names their origin in messages. Raises InvalidConfig for any other line, and for a `reserved` property: by
     default those that the worker sets itself.
     """
     properties = {}
     # Not `splitlines`, which also ends a line at characters that a password may have.
-    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, equals, value = line.partition("=")

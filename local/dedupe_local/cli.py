@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Unpack
 
 import click
-from rich.console import Console
 
 from dedupe_crds.command_line import BootstrapServersType, DurationType, add_help_and_version
 from dedupe_crds.exit_status import CommandFailed, Commands, ExitStatus
@@ -23,6 +22,7 @@ from dedupe_kafka.partitioning import describe_shared_ids
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import index_filters
 from dedupe_local.errors import Refused
+from dedupe_local.run.live_table import RunConsole
 from dedupe_local.run.preflight import snapshot_summary, summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.servers.connect import KafkaOptions
@@ -66,7 +66,7 @@ def main() -> None:
     """Remove duplicates from a Kafka topic, exactly once, on this machine.
 
     Exit codes: 0 done; 2 an option, the manifest or a file that they name is wrong; 3 the command could not run or
-    finish; 143 or 130 SIGTERM or SIGINT ended it before it was done.
+    finish; 143, 130 or 129 SIGTERM, SIGINT or SIGHUP ended it before it was done.
     """
 
 
@@ -126,7 +126,7 @@ def run(
         manifest=manifest,
     )
     with _errors_as_messages():
-        run_stream(load_manifest(manifest), options, Console())
+        run_stream(load_manifest(manifest), options, RunConsole())
 
 
 @main.command()

@@ -29,3 +29,7 @@ class WorkerEnded(LocalError):
 
 class NotDrained(LocalError):
     """The run ended before all of the input was processed."""
+
+
+class OutputClosed(LocalError):
+    """The process that read the output of the run has ended."""

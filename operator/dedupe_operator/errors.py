@@ -7,6 +7,7 @@ Those about a stream belong to the project's one hierarchy below `StreamError`: 
 import re
 from typing import Final
 
+from dedupe_crds.annotations import ROUTERS_OF, STREAM
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.kubernetes.names import Object
 
@@ -45,11 +46,14 @@ def _shown(wanted: Object) -> str:
 class NameTaken(KubernetesError):
     """An object with a name that the operator needs does not belong to the stream."""
 
-    def __init__(self, wanted: Object) -> None:
+    def __init__(self, live: Object) -> None:
+        labels = live["metadata"].get("labels") or {}
+        routed = f"the routers of stream {labels[ROUTERS_OF]}" if ROUTERS_OF in labels else ""
+        owner = routed or (f"stream {labels[STREAM]}" if STREAM in labels else "")
+        whose = f"belongs to {owner}" if owner else "does not belong to this stream"
         super().__init__(
             "NameTaken",
-            f"{_shown(wanted)} does not belong to this stream and is left unchanged: rename or remove it, or give the "
-            "stream another name",
+            f"{_shown(live)} {whose} and is left unchanged: rename or remove it, or give the stream another name",
         )
 
 

@@ -22,11 +22,16 @@ LAST_RECONCILE: Final = Gauge(
 API_REQUESTS: Final = Counter(
     "dedupe_operator_api_requests", "Requests to the API server.", ["verb", "resource"]
 )
+WATCHES_FAILING: Final = Gauge(
+    "dedupe_operator_watches_failing",
+    "1 while the operator can't watch a kind of object, as without rights in that namespace, else 0.",
+    ["namespace", "resource"],
+)
 STREAMS: Final = Gauge("dedupe_operator_streams", "Streams that this operator manages.")
 LEADER: Final = Gauge("dedupe_operator_leader", "1 for the replica that is the leader, else 0.")
 STREAM_READY: Final = Gauge(
     "dedupe_operator_stream_ready",
-    "1 if all partitions of a stream are ready, else 0. A suspended stream has none.",
+    "1 if all partitions of a stream are known to be ready, else 0. A suspended stream has none.",
     ["namespace", "stream"],
 )
 INPUT_PARTITIONS_ADDED: Final = Gauge(

@@ -3,14 +3,12 @@
 The command line calls `run_operator`. It builds all parts and passes the clock down.
 """
 
-import asyncio
 import logging
 import os
 import signal
 import time
+from threading import Event
 from typing import Final
-
-import kopf
 
 from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.openapi import PLURAL
@@ -28,8 +26,9 @@ from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.cached_api import CachedApi
 from dedupe_operator.kubernetes.client import load_client
 from dedupe_operator.kubernetes.leader_election import Leadership
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
-from dedupe_operator.kubernetes.watches import make_registry
+from dedupe_operator.kubernetes.watches import StreamWatches
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.worker_client import WorkerClient
 
@@ -47,7 +46,7 @@ def run_operator(config: OperatorConfig) -> None:
     A leader that lost its Lease exits the process at once, without another write; Kubernetes restarts it as a
     stand-by.
     """
-    stop = asyncio.Event()
+    stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     client = load_client()
@@ -75,19 +74,15 @@ def run_operator(config: OperatorConfig) -> None:
             return
     log.info("%s is the leader", config.identity)
     _load_outputs(api, output_conflicts, config)
+    watches = StreamWatches(controller.due, config.namespaces, identity=config.identity)
     api.start(controller.due)
     controller.start()
     asks.start(controller.due)
     input_watch.start(controller.due)
-    kopf.run(
-        registry=make_registry(controller.due),
-        standalone=True,  # the Lease decides who acts, not kopf's peering
-        clusterwide=not config.namespaces,
-        namespaces=config.namespaces,
-        # Otherwise kopf asks for the name of the user, and a user that the platform assigns has none.
-        identity=config.identity,  # type: ignore[arg-type] # kopf does not export its type
-        stop_flag=stop,  # of a signal that came before kopf handles signals
-    )
+    watches.start()
+    while not stop.wait(_POLL_SECONDS):
+        pass
+    watches.stop()
     api.stop()
     input_watch.stop()
     controller.stop()
@@ -99,12 +94,18 @@ def run_operator(config: OperatorConfig) -> None:
 def _load_outputs(
     api: KubernetesApi, output_conflicts: OutputConflicts, config: OperatorConfig
 ) -> None:
-    """Load which stream has which topics before the first reconcile."""
-    found = [
-        stream
-        for namespace in config.namespaces or (None,)
-        for stream in api.find(STREAMS, namespace)
-    ]
+    """Load which stream has which topics before the first reconcile.
+
+    One of several namespaces in which the operator has no rights is left out: it must not stop the others.
+    """
+    found: list[Object] = []
+    for namespace in config.namespaces or (None,):
+        try:
+            found += api.find(STREAMS, namespace)
+        except KubernetesError as error:
+            if namespace is None or error.reason not in {"Forbidden", "NotFound"}:
+                raise
+            log.warning("the streams of %s are not known: %s: %s", namespace, error.reason, error)
     output_conflicts.load((stream, read_status(stream)) for stream in found)
 
 

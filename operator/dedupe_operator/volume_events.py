@@ -1,5 +1,6 @@
 """Report which volume a partition gets, and why. The volume manager calls it."""
 
+from dedupe_crds.formatting import listed
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide.stream_status import StreamEvent
@@ -33,7 +34,7 @@ def report_choice(
     """Add events about a choice that the status does not have yet; count it."""
     restore = choice.restore
     if restore.refused:
-        message = f"Partition {partition} is not restored from {'; '.join(restore.refused)}."
+        message = f"Partition {partition} is not restored from {listed(restore.refused)}."
         result.events.append(StreamEvent(reason="SnapshotRefused", message=message, warning=True))
     if not choice.is_new:
         return

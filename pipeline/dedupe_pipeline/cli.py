@@ -49,8 +49,8 @@ def main() -> None:
     """Spark jobs over the topics of a DedupeStream.
 
     Exit codes: 0 done (an audit: no defects); 1 an audit found defects; 2 an option, the manifest or a file that they
-    name is wrong; 3 the job could not run or finish; 4 an audit had nothing to judge; 143 or 130 SIGTERM or SIGINT
-    ended it before it was done. With --every a signal is the usual end.
+    name is wrong; 3 the job could not run or finish; 4 an audit had nothing to judge; 143, 130 or 129 SIGTERM, SIGINT
+    or SIGHUP ended it before it was done. With --every a signal is the usual end.
     """
 
 

@@ -15,8 +15,11 @@ from dedupe_crds.status.snapshot import KIND as SNAPSHOT
 from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster import chart
 from tests.cluster.environment import Environment
+from tests.cluster.errors import ClusterError
+from tests.cluster.paths import CHART
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.namespaces import SMALL
+from tests.e2e.support.releases import Release
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.support.patience import HANG_SECONDS, wait_for
 
@@ -32,6 +35,7 @@ OLD_LABELS: Final = {
     "app.kubernetes.io/managed-by": "dedupestream-operator",
 }
 OPERATIONS: Final = Path(__file__).parents[2] / "docs/operations.md"
+UNINSTALL: Final = OPERATIONS.read_text().split("\n## Uninstall\n")[1].split("\n## ")[0]
 
 
 def apply_as_before(stream: ClusterStream, claim: Object) -> None:
@@ -131,6 +135,7 @@ def test_after_an_uninstall_workers_go_on_and_the_documented_command_frees_a_nam
     stream.kubectl.apply(held)
     pods = stream.uids("pods")
 
+    values = Release(release).values()
     chart.uninstall(release)
     assert kubectl.find("customresourcedefinitions", f"dedupestreams.{GROUP}")
     assert stream.uids("pods") == pods
@@ -148,11 +153,18 @@ def test_after_an_uninstall_workers_go_on_and_the_documented_command_frees_a_nam
         poll_seconds=0.5,
     )
 
+    another = Release(release, "another", "another-system")
+    with pytest.raises(ClusterError, match="invalid ownership metadata"):
+        another.upgrade(CHART, values, "--create-namespace")
+    assert "--create-namespace --take-ownership" in UNINSTALL
+    another.upgrade(CHART, values, "--create-namespace", "--take-ownership")
+    another.uninstall()
+    kubectl("delete", "namespace", "another-system")
+
 
 def release_snapshots(cluster: Environment) -> None:
     """Run what the runbook says."""
-    section = OPERATIONS.read_text().split("\n## Uninstall\n")[1].split("\n## ")[0]
-    *_, command = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    *_, command = re.findall(r"```sh\n(.*?)```", UNINSTALL, re.DOTALL)
     assert "finalizers" in command
     env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()}
     subprocess.run(["bash", "-euc", command], env=env, check=True, timeout=HANG_SECONDS)  # noqa: S607 # of the runbook

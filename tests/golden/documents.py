@@ -62,6 +62,7 @@ from dedupe_operator.resources import (
 )
 from dedupe_operator.resources import persistent_volume_claim as claim
 from dedupe_operator.resources import pod_disruption_budget as disruption_budget
+from dedupe_operator.resources.config_map import Config
 from dedupe_operator.resources.pod_parts import PodDefaults
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
@@ -401,7 +402,9 @@ def children(name: str) -> list[Object]:
             release=release,
             secrets_hash="abc",
             # The one that pods of that release mount, and keep mounting.
-            config=config_map.newest_name(made_for.metadata.name),
+            config=Config(
+                config_map.newest_name(made_for.metadata.name), config_map.config_hash(made_for)
+            ),
             restore_from="nightly" if name == "full" else None,
         ),
     ]

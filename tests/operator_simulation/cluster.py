@@ -45,7 +45,8 @@ class SimCluster(FakeCluster):
     """The operator's API server in a simulated world.
 
     `fault` strikes once `writes_left` more writes are done; `staleness` is the probability of an old read.
-    `take_over` runs while the writing process stands still. The watcher sees each write of the operator.
+    `take_over` runs while the writing process stands still. The watcher sees each write of the operator. `refused` is a
+    kind of which none can be created, `forbidden` one that can't be read.
     """
 
     def __init__(self, seed: int, clock: FakeClock, watcher: Watcher) -> None:
@@ -62,6 +63,7 @@ class SimCluster(FakeCluster):
         self.past: deque[dict[Address, Object]] = deque(maxlen=PAST)
         self.take_over: Callable[[], None] = lambda: None
         self.struck: list[str] = []
+        self.refused = self.forbidden = ""
 
     def put(self, made: Object) -> Object:
         """Store an object, new or changed, as any client of the API server does."""
@@ -91,7 +93,7 @@ class SimCluster(FakeCluster):
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         assert namespace == (NAMESPACE if resource.namespaced else None)
-        self._read()
+        self._read(resource)
         found = self.objects.get((resource.kind, name))  # never old: it names no resourceVersion
         return None if found is None else copied(found)
 
@@ -114,7 +116,9 @@ class SimCluster(FakeCluster):
             and (not uid or one.get("involvedObject", {}).get("uid") == uid)
         ]
 
-    def _read(self) -> None:
+    def _read(self, resource: Resource) -> None:
+        if resource.kind == self.forbidden:
+            raise KubernetesError("Forbidden", f"simulated: {resource.plural} is forbidden")
         self.unreadable_in -= 1
         if self.unreadable_in == 0:
             self.struck.append("unreadable")
@@ -122,7 +126,7 @@ class SimCluster(FakeCluster):
 
     def _listed(self, resource: Resource) -> dict[Address, Object]:
         """Return the cluster as a list shows it: perhaps as it was, as a cache on the way may."""
-        self._read()
+        self._read(resource)
         if self.staleness and self.past:
             # By what is listed, not by its turn: the order of reads may depend on hashes.
             random = Random(f"{self.seed} {self.pass_number} {resource.kind}")
@@ -225,6 +229,8 @@ class SimCluster(FakeCluster):
         if fault == "killed before":
             raise Killed
         before = self.objects.get((kind, name))
+        if before is None and kind == self.refused and how in {"apply", "create"}:
+            raise KubernetesError("QuotaExceeded", f"simulated: exceeded quota: {kind} {name}")
         self.writes.append((how, kind, name))
         result = effect()
         self.watcher.written(how, kind, name, before, self.objects.get((kind, name)))

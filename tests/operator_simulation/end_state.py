@@ -6,6 +6,7 @@ from typing import Final
 
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import CLAIMS, PODS, STREAMS
+from dedupe_operator.resources import config_map
 from tests.operator_simulation.cluster import SimCluster
 from tests.unit.operator.objects import STREAM, UID
 
@@ -17,6 +18,7 @@ _COMPARED: Final = (
     "PodDisruptionBudget",
     "Secret",
 )
+_HASHED: Final = re.compile(r"-[0-9a-f]{10}$")
 _OF_SNAPSHOTS: Final = frozenset({"SnapshotsHealthy"})
 
 
@@ -41,7 +43,11 @@ def end_state(cluster: SimCluster) -> dict[str, object]:
         found[f"mounted by {number}"] = any(
             each.get("persistentVolumeClaim", {}).get("claimName") == name for each in mounted
         )
+    templates = [each["spec"]["template"] for each in cluster.of_kind("StatefulSet")]
+    mounted_maps = {config_map.mounted(each) for each in templates}
     for (kind, name), one in cluster.objects.items():
+        if kind == "ConfigMap" and _HASHED.search(name) and name not in mounted_maps:
+            continue  # of an earlier manifest: two of them stay
         if (kind in _COMPARED and name.startswith(f"{STREAM}-")) or (
             name == STREAM and kind in _COMPARED
         ):

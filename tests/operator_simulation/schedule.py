@@ -24,6 +24,23 @@ WRITE_FAULTS: Final = (
 _FAULTY: Final = 0.6
 """The probability of a fault of the write that follows a step."""
 
+REFUSED: Final = (
+    "ConfigMap",
+    "PersistentVolumeClaim",
+    "Service",
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "DedupeSnapshot",
+    "VolumeSnapshot",
+)
+"""Kinds of which a quota or a webhook may refuse to create any."""
+
+FORBIDDEN: Final = ("Secret", "Pod", "PersistentVolumeClaim", "StatefulSet", "DedupeSnapshot")
+"""Kinds that the operator may lose its right to read."""
+
+_REFUSALS: Final = 0.4
+"""The probability of a time in which the API server refuses a kind."""
+
 _STORIES: Final = 0.2
 """The probability of a volume that is lost when only a copy has its oldest ids."""
 
@@ -97,8 +114,31 @@ def generate(seed: int) -> Schedule:
         partitions=random.randint(1, 3),
         provider=random.choice(("CSI", "CSI", "S3", "")),
         slow=random.choice((0.0, 0.2, 0.5)),
-        steps=(*steps, *_story(seed)),
+        steps=(*_with_refusals(seed, steps), *_story(seed)),
     )
+
+
+def _with_refusals(seed: int, steps: list[Step]) -> list[Step]:
+    """Add a time in which creates or reads of a kind are refused; most seeds have none."""
+    random = Random(f"refusals {seed}")
+    if random.random() >= _REFUSALS:
+        return steps
+    if random.random() < 0.5:
+        begin = [_step(random, "forbid", random.choice(FORBIDDEN))]
+    else:
+        lost = random.choice(
+            (
+                _step(random, "delete-claim", number=_partition(random)),
+                _step(random, "delete-snapshot", number=random.randrange(3)),
+            )
+        )
+        kind = random.choice(REFUSED)
+        tuned = _step(random, "tune", number=random.randint(2, 9))
+        begin = [_step(random, "refuse", kind), tuned, lost]
+    first = random.randint(0, len(steps))
+    last = random.randint(first, len(steps))
+    end = Step(random.choice((2, 6, 14, 28)), "permit")
+    return [*steps[:first], *begin, *steps[first:last], end, *steps[last:]]
 
 
 def _story(seed: int) -> list[Step]:
@@ -114,7 +154,19 @@ def _story(seed: int) -> list[Step]:
         Step(0, "delete-claim", number=partition),
         Step(4, "resume"),
     ]
-    return loss if random.random() < _STORIES else []
+    if random.random() < _STORIES:
+        return loss
+    copy = random.randrange(3)
+    full = [
+        Step(0, "snapshot", number=copy),
+        Step(0, "settle"),
+        Step(0, "settle"),
+        Step(0, "refuse", "DedupeSnapshot"),
+        # By then a scheduled one is due.
+        Step(28, "delete-snapshot", number=copy),
+        Step(14, "permit"),
+    ]
+    return full if random.random() < _STORIES / 2 else []
 
 
 def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:

@@ -45,6 +45,7 @@ from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, UID, node, r
 BAD_IMAGE: Final = "registry.example/worker:bad"
 _KEY: Final = Key(NAMESPACE, STREAM)
 _MOST_ROUNDS: Final = 60
+_PATIENT_PASSES: Final = 8
 _QUIET_SECONDS: Final = 130  # longer than any wait of the operator
 _PROVIDERS: Final[dict[str, Any]] = {
     "CSI": {"provider": "CSI", "keep": 1, "schedule": "*/5 * * * *", "deadline": "120s"},
@@ -101,6 +102,7 @@ class World:
         self._slow = schedule.slow
         self._stale_passes = 0
         self._requests = 0
+        self._blind = self._idle = self._held = 0
         self.log: list[str] = []
 
     def run(self) -> Outcome:
@@ -141,6 +143,7 @@ class World:
 
     def start_operator(self) -> None:
         """Start a process, which has the Lease."""
+        self._blind = self._idle = self._held = 0
         self.cluster.lease = Lease(self.clock)
         self.reconciler = Reconciler(
             *(self.cluster, RELEASE, self.workers, *kafka_parts(self.clock)),
@@ -154,6 +157,37 @@ class World:
         self._advance(self._random.choice((2, 10, 25)))
         self.controllers.act(self._random, self._slow)
         self._pass()
+        self._judge_pass()
+
+    def _judge_pass(self) -> None:
+        """Judge that a status says when the operator is blind, and that what can be repaired is."""
+        cluster, status = self.cluster, self._status()
+        self._blind = self._blind + 1 if cluster.forbidden and status.get("conditions") else 0
+        if self._blind > _PATIENT_PASSES:
+            ready = next(each for each in status["conditions"] if each["type"] == "Ready")
+            if ready["status"] == "True":
+                self.judge.add("lies", f"Ready although {cluster.forbidden} can't be read")
+        gone = [
+            each["persistentVolumeClaim"]
+            for each in status.get("partitions", ())
+            if (CLAIMS.kind, each.get("persistentVolumeClaim")) not in cluster.objects
+        ]
+        hindered = bool(cluster.forbidden or cluster.refused == CLAIMS.kind or self.kafka.fails)
+        self._idle = self._idle + 1 if gone and not hindered else 0
+        dying = [
+            each["metadata"]["name"]
+            for each in cluster.of_kind(SNAPSHOTS.kind)
+            if each["metadata"].get("deletionTimestamp") and not self.is_deleted
+        ]
+        absent = self.controllers.dark or self.controllers.cut_off or self.matter.silent
+        hindered = bool(hindered or absent or self.changes.get("spec.suspend"))
+        self._held = self._held + 1 if dying and not hindered else 0
+        if self._held > _PATIENT_PASSES:
+            self.judge.add("held", f"snapshots {dying}, though only {cluster.refused} is refused")
+        if self._idle > _PATIENT_PASSES:
+            self.judge.add(
+                "unrepaired", f"claims {gone}, though {cluster.refused or 'none'} is refused"
+            )
 
     def _pass(self) -> None:
         cluster, reconciler = self.cluster, self.reconciler
@@ -231,6 +265,14 @@ class World:
             cluster.unreadable_in = step.number
         elif step.what == "stale":
             self._stale_passes = step.number
+        elif step.what == "refuse":
+            cluster.refused = step.to
+            cluster.struck.append("no creates")
+        elif step.what == "forbid":
+            cluster.forbidden = step.to
+            cluster.struck.append("no reads")
+        elif step.what == "permit":
+            cluster.refused = cluster.forbidden = ""
         elif step.what == "settle":
             for _ in range(8):
                 self.round()
@@ -268,6 +310,7 @@ class World:
             "suspend": ("spec.suspend", True),
             "resume": ("spec.suspend", False),
             "policy": ("spec.storage.reclaimPolicy", step.to),
+            "tune": ("spec.store.window.maxAge", f"{step.number}d"),
         }
         if step.what not in changes:
             return False
@@ -355,6 +398,7 @@ class World:
         self.say("** quiet")
         cluster = self.cluster
         cluster.fault, cluster.unreadable_in, self._stale_passes = None, -1, 0
+        cluster.refused = cluster.forbidden = ""
         for name in {*self.controllers.dark, *self.controllers.cut_off} | {"node-1", "node-2"}:
             self._bring_back(name)
         self.kafka.fails = None

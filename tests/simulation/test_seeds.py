@@ -44,6 +44,12 @@ def test_a_random_seed(seed: int) -> None:
     judged(seed)
 
 
+@pytest.mark.parametrize("seed", [1011358])
+def test_a_seed_that_once_found_a_defect(seed: int) -> None:
+    """A full reconcile added a forgotten id without its content, and a conflict was no conflict any more."""
+    judged(seed)
+
+
 @pytest.mark.parametrize("seed", [*range(1, 11), *map(later, range(11, 31))])
 def test_a_random_seed_with_routers(seed: int) -> None:
     judged(seed, Kind.ROUTERS)

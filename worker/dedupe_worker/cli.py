@@ -177,8 +177,8 @@ def bootstrap(
     """Fill the store of a new stream's partition with ids delivered earlier.
 
     The worker must not run, and both topics must exist. If it is interrupted, run the same command again: it resumes.
-    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker; 143 or 130 if
-    SIGTERM or SIGINT ended it before it was complete.
+    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker; 143, 130 or
+    129 if SIGTERM, SIGINT or SIGHUP ended it before it was complete.
     """
 
     configure_logs()

@@ -164,9 +164,9 @@ class Session:
         learn = partial(epochs.learn, window, start)
         position = self._startup.catch_up(partition, opened.plan, window, start, learn=learn)
         if request and not (self._stop.is_set() or self._hands_over):
+            learnt = epochs.learnt_ids
             run_requested(
-                *(request, self._factory, partition.topics, store, self._extract, self._stop),
-                learnt=epochs.learnt_ids,
+                request, self._factory, partition, window, self._extract, self._stop, learnt=learnt
             )
         # 5
         reader.seek(start.reads_from, start.last_read)

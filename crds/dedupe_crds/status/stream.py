@@ -82,7 +82,13 @@ class Restore(Model):
     reason: str = Field(description="Reason for this source, and for not using a better one.")
     time: datetime = Field(description="Time at which the source was chosen.")
     refused: Annotated[list[str], Field(max_length=50)] = Field(
-        default=[], description="Snapshots that were skipped, each with the reason."
+        default=[],
+        description="Snapshots that were skipped, the newest ones, each with the reason.",
+    )
+    # None, not an empty mapping: an operator of the release before reads a status without it.
+    tried: dict[str, str] | None = Field(
+        default=None,
+        description="Snapshots from which a restore of this volume failed, each with the reason: none is tried again.",
     )
     request: str | None = Field(
         default=None, description="The user's restore request that this answers, if there was one."

@@ -5,7 +5,7 @@ A terminal gets the live table, any other output plain lines. The rows come from
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -16,6 +16,7 @@ from rich.table import Table
 from dedupe_crds.formatting import count, duration, share
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import Phase
+from dedupe_local.errors import OutputClosed
 from dedupe_local.run.fleet_view import FleetView
 from dedupe_local.run.router_rows import (
     RouterRow,
@@ -155,6 +156,22 @@ def router_table(rows: Sequence[RouterRow]) -> Table:
             escape(each.details),
         )
     return built
+
+
+class RunConsole(Console):
+    """The console of a run: it raises OutputClosed once its reader has ended.
+
+    Rich's ends silently.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Raise OutputClosed, and write nothing more, up to the end of this process."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise OutputClosed(
+            "The run ends, because the process that read its output has ended (as after `| head`). The same "
+            "command continues where it was: send its output to a file, or to a reader that stays."
+        )
 
 
 def print_line(console: Console, line: str) -> None:

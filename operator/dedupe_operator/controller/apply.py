@@ -10,19 +10,17 @@ from dedupe_operator import lasting_volumes
 from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.controller.pod_defaults import DefaultsChooser
+from dedupe_operator.controller.pod_replacement import PodReplacer
 from dedupe_operator.decide import rollout, volume_expansion
 from dedupe_operator.decide.diagnosis import Problem, with_advice
-from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream_status import StreamEvent
-from dedupe_operator.errors import KubernetesError, NameTaken
+from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
-from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
-    PODS,
     STATEFUL_SETS,
-    STORAGE_CLASSES,
 )
 from dedupe_operator.resources import (
     PER_PARTITION,
@@ -34,6 +32,7 @@ from dedupe_operator.resources import (
     config_map,
     persistent_volume_claim,
 )
+from dedupe_operator.resources.config_map import Config
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.provider import ProviderError
 from dedupe_operator.volume_manager import VolumeManager
@@ -54,15 +53,12 @@ class Applier:
         """Apply all children, as far as is possible in this pass."""
         if not context.partitions or (context.growth and context.growth.must_wait):
             return
-        try:
+        with result.reporting():
             lasting_volumes.keep(self.api, context, result)
-            self._apply_shared(context)
-        except KubernetesError as error:
-            result.stream_problems.append(with_advice(error.reason, str(error)))
-            return
-        self._apply_routers(context, result)
+        complete = self._apply_shared(context, result)
+        self._apply_routers(context, result, complete=complete)
         wanted: dict[int, Object] = {}
-        config = config_map.workers_name(context.stream)
+        config = config_map.of_workers(context.stream) if complete else None
         for partition in result.claims.keys() - result.undecided:
             try:
                 if stateful_set := self._apply_partition(context, result, partition, config):
@@ -75,28 +71,39 @@ class Applier:
         if context.secrets_hash is not None:
             self._roll_out(context, result, wanted)
 
-    def _apply_shared(self, context: ReconcileContext) -> None:
-        """Apply the children that all partitions share."""
+    def _apply_shared(self, context: ReconcileContext, result: ReconcileResult) -> bool:
+        """Apply the children that all partitions share; return whether none was refused.
+
+        After a refusal no worker is started. Those that run keep what they mount, and get their volumes.
+        """
         inputs = StreamInputs(
             stream=context.stream,
             release=self.release,
             admin_token=context.admin_token,
             joining=context.unready_added,
         )
+        before = len(result.stream_problems)
         for build in SHARED:
-            if wanted := build(inputs):
-                self.children.ensure(context, wanted)
+            with result.reporting():
+                if wanted := build(inputs):
+                    self.children.ensure(context, wanted)
+        return len(result.stream_problems) == before
 
-    def _apply_routers(self, context: ReconcileContext, result: ReconcileResult) -> None:
+    def _apply_routers(
+        self, context: ReconcileContext, result: ReconcileResult, *, complete: bool
+    ) -> None:
         """Apply the children of the routers; an error does not block the workers."""
+        if context.stream.spec.repartition is None:
+            return
+        live = context.observed.router_set
+        config = config_map.of_routers(context.stream) if complete else None
         inputs = RouterInputs(
             stream=context.stream,
             release=self.release,
             secrets_hash=context.secrets_hash,
-            config=_routers_config(context),
+            config=config_map.to_mount(live, config),
         )
-        live = context.observed.router_set
-        try:
+        with result.reporting():
             for build in ROUTERS:
                 wanted = build(inputs)
                 if wanted and wanted["kind"] == STATEFUL_SETS.kind:
@@ -108,11 +115,13 @@ class Applier:
                     )
                 if wanted:
                     self.children.ensure(context, wanted)
-        except KubernetesError as error:
-            result.stream_problems.append(with_advice(error.reason, str(error)))
 
     def _apply_partition(
-        self, context: ReconcileContext, result: ReconcileResult, partition: int, config: str
+        self,
+        context: ReconcileContext,
+        result: ReconcileResult,
+        partition: int,
+        config: Config | None,
     ) -> Object | None:
         """Apply a partition's claim and Service; return its StatefulSet as wanted."""
         live = context.observed.stateful_sets.get(partition)
@@ -126,9 +135,14 @@ class Applier:
         return None
 
     def _inputs(
-        self, context: ReconcileContext, result: ReconcileResult, partition: int, config: str
+        self,
+        context: ReconcileContext,
+        result: ReconcileResult,
+        partition: int,
+        config: Config | None,
     ) -> PartitionInputs:
         choice = result.claims[partition]
+        stateful_set = context.observed.stateful_sets.get(partition)
         live = context.observed.children.get((CLAIMS.kind, choice.name))
         size, problem = self._claim_size(context, live)
         if problem := problem or volume_expansion.failure(live):
@@ -148,7 +162,7 @@ class Applier:
             claim_source=claim_source,
             release=self.release,
             secrets_hash=context.secrets_hash,
-            config=config_map.to_mount(context.observed.stateful_sets.get(partition), config),
+            config=config_map.to_mount(stateful_set, config),
             restore_from=_bucket_snapshot(choice.restore),
             restore_request=choice.restore.request,
         )
@@ -165,7 +179,7 @@ class Applier:
         if not self.cluster_scope:
             return size, None  # the API server refuses what the StorageClass does not allow
         class_name = live["spec"].get("storageClassName")
-        storage_class = self.api.get(STORAGE_CLASSES, None, class_name) if class_name else None
+        storage_class = context.classes.get(class_name) if class_name else None
         problem = volume_expansion.refusal(live, size, storage_class)
         return (volume_expansion.requested(live) if problem else size), problem
 
@@ -192,9 +206,10 @@ class Applier:
         result.waiting = sorted(outdated - changing)
         starting = {each for each, state in states.items() if not state.rolled_out} - learning
         result.starting = sorted(starting | changing)
-        self._replace_stuck_pods(context, result)
-        self._replace_strays(context, result)
-        self._restart_to_expand(context, result, all_ready=not outdated and not starting)
+        pods = PodReplacer(self.api)
+        pods.replace_stuck(context, result)
+        pods.replace_strays(context, result)
+        pods.restart_to_expand(context, result, all_ready=not outdated and not starting)
         if not outdated and not starting:
             self.children.delete_unused_configs(context)
 
@@ -224,74 +239,6 @@ class Applier:
                 f"StatefulSet {wanted['metadata']['name']} is deleted and created again: {error}"
             )
             result.events.append(StreamEvent(reason="StatefulSetReplaced", message=message))
-
-    def _replace_stuck_pods(self, context: ReconcileContext, result: ReconcileResult) -> None:
-        for partition, live in context.observed.stateful_sets.items():
-            pod = context.observed.pods.get(partition)
-            if pod is not None and rollout.is_stuck(live, pod):
-                if not self._delete_pod(pod, result, partition):
-                    continue
-                message = (
-                    f"Pod {pod['metadata']['name']} was deleted: it has an older revision and is not "
-                    "ready, so its StatefulSet would wait for it forever."
-                )
-                result.events.append(StreamEvent(reason="StuckPodReplaced", message=message))
-
-    def _replace_strays(self, context: ReconcileContext, result: ReconcileResult) -> None:
-        """Delete worker pods that lost their labels; report a pod that is not a worker."""
-        for partition, pod in context.observed.strays.items():
-            if pod["metadata"].get("deletionTimestamp"):
-                continue
-            if CONFIG_HASH not in (pod["metadata"].get("annotations") or {}):
-                taken = NameTaken(pod)
-                result.partition_problems[partition] = with_advice(taken.reason, str(taken))
-            elif self._delete_pod(pod, result, partition):
-                message = (
-                    f"Pod {pod['metadata']['name']} was deleted: its labels were changed, so its StatefulSet "
-                    "no longer owned it and could not create another pod of that name."
-                )
-                result.events.append(StreamEvent(reason="StrayPodReplaced", message=message))
-
-    def _restart_to_expand(
-        self, context: ReconcileContext, result: ReconcileResult, *, all_ready: bool
-    ) -> None:
-        """Restart one worker whose file system is expanded only at a start.
-
-        A worker that is not ready is restarted even during a rollout: a full volume may be what stops it.
-        """
-        for partition, choice in result.claims.items():
-            live = context.observed.children.get((CLAIMS.kind, choice.name))
-            pod = context.observed.pods.get(partition)
-            if pod is None or not volume_expansion.needs_restart(live, pod, context.now):
-                continue
-            if pod["metadata"].get("deletionTimestamp") or (is_ready(pod) and not all_ready):
-                continue
-            if not self._delete_pod(pod, result, partition):
-                return
-            result.starting = sorted({*result.starting, partition})
-            message = (
-                f"Pod {pod['metadata']['name']} was deleted so that its file system is expanded."
-            )
-            result.events.append(StreamEvent(reason="RestartedToExpandVolume", message=message))
-            return
-
-    def _delete_pod(self, pod: Object, result: ReconcileResult, partition: int) -> bool:
-        try:
-            self.api.delete(PODS, pod)
-        except KubernetesError as error:
-            result.partition_problems[partition] = with_advice(error.reason, str(error))
-            return False
-        return True
-
-
-def _routers_config(context: ReconcileContext) -> str:
-    """Return the ConfigMap that routers mount; "" if the stream has none."""
-    if context.stream.spec.repartition is None:
-        return ""
-    return config_map.to_mount(
-        context.observed.router_set,
-        config_map.routers_name(context.stream),
-    )
 
 
 def _bucket_snapshot(restore: Restore) -> str | None:

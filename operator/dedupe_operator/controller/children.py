@@ -66,7 +66,7 @@ class Children:
         elif live["metadata"].get("deletionTimestamp"):
             return  # a later pass creates it again, once it is gone
         if live is not None and not _is_ours(live, context):
-            raise NameTaken(wanted)
+            raise NameTaken(live)
         if live is None:
             self._record(wanted, self.api.apply(wanted), changes=0)
         elif not self.is_current(live, wanted):

@@ -5,7 +5,8 @@ step. A step reads the context and adds to the result.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -17,14 +18,16 @@ from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.offsets import PartitionState
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.diagnosis import Problem, with_advice
 from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
+from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import SERVED, Object
 from dedupe_operator.kubernetes.resources import CONFIG_MAPS
+from dedupe_operator.kubernetes.storage_classes import StorageClasses
 from dedupe_operator.resources import config_map
 from dedupe_operator.topic_watch import PartitionStates, TopicsView
 
@@ -86,6 +89,7 @@ class ReconcileContext:
     workers: Mapping[int, WorkerStatus | None]
     now: datetime
     events: EventReader = field(repr=False)
+    classes: StorageClasses = field(repr=False)
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
     growth: GrowthView | None = None
 
@@ -177,6 +181,14 @@ class ReconcileResult:
     routers_change: bool = False
     router_problems: dict[int, Problem] = field(default_factory=dict)
     requeue_seconds: float | None = None
+
+    @contextmanager
+    def reporting(self, what: str = "") -> Iterator[None]:
+        """Report a refusal of the block as a problem of the stream, after `what`."""
+        try:
+            yield
+        except KubernetesError as error:
+            self.stream_problems.append(with_advice(error.reason, f"{what}{error}"))
 
     def requeue_within(self, seconds: float) -> None:
         """Ask for the next pass after this time at the latest."""

@@ -3,8 +3,9 @@
 The reconciler calls `observe` at the start of each pass.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from dedupe_crds.annotations import ROUTERS_OF, STREAM
 from dedupe_crds.spec.stream import DedupeStream
@@ -35,6 +36,9 @@ from dedupe_operator.kubernetes.resources import (
 from dedupe_operator.resources import admin_secret
 from dedupe_operator.snapshots.resource import read_snapshots
 
+_ONE_BY_ONE: Final = 10
+"""The most objects of a kind that a pass reads by name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
@@ -56,8 +60,13 @@ class Observed:
     router_set: Object | None = None
 
 
-def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) -> Observed:
-    """Read all objects of a stream. Raises KubernetesError."""
+def observe(
+    api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus, *, turn: int = 0
+) -> Observed:
+    """Read all objects of a stream. Raises KubernetesError.
+
+    `turn` counts the passes. The number of requests does not grow with the number of partitions.
+    """
     namespace, name = stream.metadata.namespace, stream.metadata.name
     labels = {**OURS, STREAM: name}
     listed: list[tuple[Resource, list[Object]]] = [
@@ -94,7 +103,7 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         children=children,
         stateful_sets=stateful_sets,
         pods=pods,
-        strays=_strays(api, stateful_sets, pods),
+        strays=_strays(api, stateful_sets, pods, turn),
         claims=claims,
         admin_secret=admin,
         kafka_secret=api.get(SECRETS, namespace, reference.name) if reference else None,
@@ -137,20 +146,39 @@ def _claims(
         partition = recorded_for.pop(claim["metadata"]["name"], partition_of(claim))
         if partition is not None:
             claims.setdefault(partition, []).append(claim)
-    for name, partition in recorded_for.items():
-        if (found := api.get(CLAIMS, namespace, name)) and has_wanted_hash(found):
-            claims.setdefault(partition, []).append(found)
+    for name, found in _named(api, CLAIMS, namespace, recorded_for).items():
+        if has_wanted_hash(found):
+            claims.setdefault(recorded_for[name], []).append(found)
     return claims
 
 
+def _named(
+    api: KubernetesApi, resource: Resource, namespace: str, names: Collection[str]
+) -> dict[str, Object]:
+    """Return the objects that have these names: a few one by one, many by one list."""
+    if len(names) <= _ONE_BY_ONE:
+        objects = [each for name in names if (each := api.get(resource, namespace, name))]
+    else:
+        objects = api.find(resource, namespace)
+    return {name: each for each in objects if (name := each["metadata"]["name"]) in names}
+
+
 def _strays(
-    api: KubernetesApi, stateful_sets: Mapping[int, Object], pods: Mapping[int, Object]
+    api: KubernetesApi, stateful_sets: Mapping[int, Object], pods: Mapping[int, Object], turn: int
 ) -> dict[int, Object]:
-    """Return pods with the name of a worker's pod but without its labels."""
+    """Return pods with the name of a worker's pod but without its labels.
+
+    Of many partitions without a pod each pass reads some, in turn: a list of all pods of the namespace may be long.
+    """
     strays: dict[int, Object] = {}
-    for partition, stateful_set in stateful_sets.items():
-        if partition in pods or not stateful_set["spec"].get("replicas"):
-            continue
+    without = sorted(
+        partition
+        for partition, stateful_set in stateful_sets.items()
+        if partition not in pods and stateful_set["spec"].get("replicas")
+    )
+    first = turn * _ONE_BY_ONE % len(without) if len(without) > _ONE_BY_ONE else 0
+    for partition in without[first : first + _ONE_BY_ONE]:
+        stateful_set = stateful_sets[partition]
         metadata, template = stateful_set["metadata"], stateful_set["spec"]["template"]
         pod = api.get(PODS, metadata["namespace"], f"{metadata['name']}-0")
         wanted = template["metadata"]["labels"]

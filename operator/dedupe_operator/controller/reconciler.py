@@ -5,13 +5,12 @@ event or timer caused it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from dedupe_crds.annotations import PAUSE
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator import metrics
@@ -30,13 +29,17 @@ from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.pod_defaults import DefaultsChooser
 from dedupe_operator.controller.router_view import router_view
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
-from dedupe_operator.controller.unreconciled import paused_status, refused_status
+from dedupe_operator.controller.stream_memory import StreamMemory
+from dedupe_operator.controller.unreconciled import (
+    paused_status,
+    refused_status,
+    unfinished_status,
+)
 from dedupe_operator.controller.upgrade_pace import UpgradePace
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.decide.diagnosis import Problem, by_cause
-from dedupe_operator.decide.growth import growth_events
-from dedupe_operator.decide.stream_status import condition_events
+from dedupe_operator.errors import KubernetesError, LostLeadership
 from dedupe_operator.failover import Failover
 from dedupe_operator.failover_brake import FailoverBrake
 from dedupe_operator.kafka_asks import AnswerPending, KafkaAsks
@@ -44,15 +47,13 @@ from dedupe_operator.kubernetes.api import KubernetesApi, ReadLive
 from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
+from dedupe_operator.kubernetes.storage_classes import StorageClasses
 from dedupe_operator.reconcile_requests import ReconcileRequests
 from dedupe_operator.resources import admin_secret
 from dedupe_operator.resources.pod_template import WorkerRelease
-from dedupe_operator.snapshots.csi import CsiProvider
-from dedupe_operator.snapshots.ebs.provider import EbsProvider
 from dedupe_operator.snapshots.manager import SnapshotManager
-from dedupe_operator.snapshots.provider import Provider
+from dedupe_operator.snapshots.providers import all_providers
 from dedupe_operator.snapshots.runner import SnapshotRunner
-from dedupe_operator.snapshots.s3 import S3Provider
 from dedupe_operator.volume_manager import VolumeManager
 from dedupe_operator.worker_client import WorkerClient
 
@@ -66,17 +67,6 @@ PENDING_SECONDS: Final = 5.0  # the answer of Kafka brings the next pass on
 def utc_now() -> datetime:
     """Return the time, in whole seconds as Kubernetes writes it."""
     return datetime.now(UTC).replace(microsecond=0)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """State of one stream between passes. It may be lost."""
-
-    uid: str
-    kafka: KafkaWatches
-    reasons: EventReader
-    writer: StatusWriter
-    events: EventRecorder
 
 
 class Reconciler:
@@ -101,11 +91,7 @@ class Reconciler:
         allowed: AllowList = AllowList(),  # noqa: B008 (it is frozen)
     ) -> None:
         self._api = api
-        providers: dict[SnapshotProvider, Provider] = {
-            SnapshotProvider.CSI: CsiProvider(api),
-            SnapshotProvider.EBS: EbsProvider(api),
-            SnapshotProvider.S3: S3Provider(workers),
-        }
+        providers = all_providers(api, workers)
         self._volumes = VolumeManager(providers)
         applier = Applier(
             *(api, Children(api, clock), release, self._volumes),
@@ -123,18 +109,44 @@ class Reconciler:
         self._allowed = allowed
         self._clock = clock
         self._now = now
-        self._memories: dict[Key, _Memory] = {}
+        self._memories: dict[Key, StreamMemory] = {}
 
     def reconcile(self, key: Key) -> float | None:
         """Bring a stream closer to its spec; return the seconds until the next pass.
 
-        None: the stream is gone, so there is no next pass. Raises KubernetesError.
+        None: the stream is gone, so there is no next pass. Raises KubernetesError; if passes fail repeatedly, the
+        status says so.
         """
+        try:
+            wait = self._look(key)
+        except LostLeadership:
+            raise
+        except Exception as error:
+            self._tell_unfinished(key, error)
+            raise
+        if memory := self._memories.get(key):
+            memory.finished()
+        return wait
+
+    def _look(self, key: Key) -> float | None:
+        """Make a pass from memory, and again with live reads if it asks for them."""
         try:
             with self._api.from_memory():
                 return self._pass(key)
         except ReadLive:
             return self._pass(key, again=True)
+
+    def _tell_unfinished(self, key: Key, error: Exception) -> None:
+        """Write that no pass can be finished, once it lasts."""
+        memory = self._memories.get(key)
+        if memory is None or not memory.failed(self._clock()):
+            return
+        with suppress(KubernetesError):
+            raw = self._api.get(STREAMS, key.namespace, key.name)
+            if raw is not None and raw["metadata"]["uid"] == memory.uid:
+                recorded = read_status(raw)
+                status = unfinished_status(raw, recorded, error, self._now())
+                memory.write(raw, recorded, status)
 
     def _pass(self, key: Key, *, again: bool = False) -> float | None:
         raw = self._api.get(STREAMS, key.namespace, key.name)
@@ -148,7 +160,7 @@ class Reconciler:
         now = self._now()
         if (raw["metadata"].get("annotations") or {}).get(PAUSE) == "true":
             status = paused_status(self._api, raw, recorded, now)
-            self._write_status(raw, recorded, status, memory)
+            memory.write(raw, recorded, status)
             return RESYNC_SECONDS
         refusal: Problem | None
         try:
@@ -159,20 +171,20 @@ class Reconciler:
             refusal = self._allowed.refusal(stream)
         if refusal:
             status = refused_status(raw, recorded, refusal, now)
-            self._write_status(raw, recorded, status, memory)
+            memory.write(raw, recorded, status)
             return RESYNC_SECONDS
         try:
             return self._reconcile_stream(raw, stream, recorded, memory, now=now, again=again)
         except AnswerPending:
             return PENDING_SECONDS
 
-    def _memory_of(self, key: Key, uid: str) -> _Memory:
+    def _memory_of(self, key: Key, uid: str) -> StreamMemory:
         memory = self._memories.get(key)
         if memory is not None and memory.uid != uid:
             self._forget(key)  # it was deleted and created again between two passes
             memory = None
         if memory is None:
-            memory = self._memories[key] = _Memory(
+            memory = self._memories[key] = StreamMemory(
                 *(uid, KafkaWatches(self._asks), EventReader(self._api, self._clock)),
                 writer=StatusWriter(self._api),
                 events=EventRecorder(self._api, self._now),
@@ -184,7 +196,7 @@ class Reconciler:
         raw: Object,
         stream: DedupeStream,
         recorded: StreamStatus,
-        memory: _Memory,
+        memory: StreamMemory,
         *,
         now: datetime,
         again: bool,
@@ -205,7 +217,7 @@ class Reconciler:
         of_routers = routers.causes if routers else []
         problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
         status = build_status(context, result, views, snapshots, problems, routers=routers)
-        self._write_status(raw, recorded, status, memory, result)
+        memory.write(raw, recorded, status, result)
         counting = [view for view in views if view.partition not in context.joining]
         ready = bool(counting) and all(view.ready for view in counting)
         ready = ready and (routers is None or routers.ready > 0)
@@ -221,13 +233,14 @@ class Reconciler:
         raw: Object,
         stream: DedupeStream,
         recorded: StreamStatus,
-        memory: _Memory,
+        memory: StreamMemory,
         *,
         now: datetime,
         again: bool,
     ) -> tuple[ReconcileContext, list[Problem]]:
         """Read the cluster, Kafka and workers; return context and topic problems."""
-        observed = observe(self._api, stream, recorded)
+        memory.passes += not again
+        observed = observe(self._api, stream, recorded, turn=memory.passes)
         workers = self._workers.statuses(observed.pods)
         admin_token = admin_secret.token(observed.admin_secret)
         kafka = self._kafka.view(
@@ -250,12 +263,13 @@ class Reconciler:
             routers=self._workers.router_statuses(observed.routers),
             growth=kafka.growth,
             events=memory.reasons,
+            classes=StorageClasses(self._api),
             now=now,
         )
         return context, kafka.problems
 
     def _choose_claims(
-        self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: _Memory
+        self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: StreamMemory
     ) -> None:
         """Choose every partition's volume; record choices and failovers beforehand."""
         intent = self._volumes.choose(context, result, before_change=self._api.require_live)
@@ -270,20 +284,6 @@ class Reconciler:
         if intent is not None:
             status = context.recorded.model_copy(update={"partitions": intent})
             memory.writer.write(raw, context.recorded, status)
-
-    @staticmethod
-    def _write_status(
-        raw: Object,
-        recorded: StreamStatus,
-        status: StreamStatus,
-        memory: _Memory,
-        result: ReconcileResult | None = None,
-    ) -> None:
-        """Write the status, then emit the events of the pass and of changed conditions."""
-        memory.writer.write(raw, recorded, status)
-        changed = condition_events(recorded.conditions, status.conditions)
-        grown = growth_events(recorded.growth, status.growth)
-        memory.events.emit(raw, [*(result.events if result else ()), *grown, *changed])
 
     def _forget(self, key: Key) -> None:
         self._kafka.forget(key)

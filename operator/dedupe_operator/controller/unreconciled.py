@@ -1,4 +1,4 @@
-"""Build the status of a stream that is paused, or whose manifest is refused.
+"""Build the status of a stream that is paused, is refused, or can't be observed.
 
 The reconciler calls it. Its workers still run, so their pods are counted; nothing else is judged.
 """
@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dedupe_crds.status import health
 from dedupe_crds.status.stream import StreamStatus
+from dedupe_kafka.errors import StreamError
 from dedupe_operator import metrics
 from dedupe_operator.controller.observe import worker_pods
 from dedupe_operator.decide import unreconciled
@@ -50,6 +51,24 @@ def paused_status(
     }
     if partitions:
         update["partitions_ready"] = f"{ready}/{len(partitions)}"
+    return recorded.model_copy(update=update)
+
+
+def unfinished_status(
+    raw: Object, recorded: StreamStatus, error: Exception, now: datetime
+) -> StreamStatus:
+    """Return the status of a stream whose passes all fail; all else stays."""
+    metadata = raw["metadata"]
+    metrics.set_ready(metadata["namespace"], metadata["name"], ready=False)
+    if isinstance(error, StreamError):
+        problem = Problem(reason=error.reason, message=str(error))
+    else:
+        message = f"{type(error).__name__}: {error}; this is a defect of the operator: see its log"
+        problem = Problem(reason="OperatorFailed", message=message)
+    judged = unreconciled.unfinished(
+        problem, generation=metadata["generation"], earlier=recorded.conditions, now=now
+    )
+    update = {"conditions": judged, "reason": health.reason(judged)}
     return recorded.model_copy(update=update)
 
 

@@ -5,6 +5,7 @@ status shows.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,12 +41,20 @@ _IMAGE_REASONS: Final = frozenset(
 _WHAT_TO_DO: Final = {
     "ImagePullFailed": "correct spec.worker.image, or make the image available to the node; if a registry refuses, set "
     "spec.worker.imagePullSecrets, then delete the pod, which keeps the secrets that it began with",
-    "QuotaExceeded": "raise the namespace's ResourceQuota, or lower spec.worker.resources or spec.storage.size",
+    "QuotaExceeded": "raise the namespace's ResourceQuota",
     "PodSecurityViolated": "an admission plugin or a mutated pod prevents it; see the namespace's labels",
     "AdmissionDenied": "change what the policy denies, or the policy",
     "Unschedulable": "add nodes, lower spec.worker.resources, or change where spec.worker lets pods run",
     "DiskFull": "raise spec.storage.size",
 }
+
+
+# What exceeds a quota, as the API server names it after "requested:", and what can be lowered.
+_REQUESTED: Final = re.compile(r"requested: ([^ ]*)")
+_TO_LOWER: Final = (
+    (re.compile(r"(cpu|memory)="), "spec.worker.resources"),
+    (re.compile(r"requests\.storage="), "spec.storage.size"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +86,11 @@ ROUTER: Final = Process(
 
 def with_advice(reason: str, message: str, process: Process = WORKER) -> Problem:
     """Return a problem, with advice where there is any for this reason."""
-    advice = _WHAT_TO_DO.get(reason, "").replace(WORKER.resources, process.resources)
+    advice = _WHAT_TO_DO.get(reason, "")
+    if reason == "QuotaExceeded" and (requested := _REQUESTED.search(message)):
+        lower = [each for what, each in _TO_LOWER if what.search(requested[1])]
+        advice += f", or lower {' and '.join(lower)}" if lower else ""
+    advice = advice.replace(WORKER.resources, process.resources)
     return Problem(reason=reason, message=f"{message}; {advice}" if advice else message)
 
 

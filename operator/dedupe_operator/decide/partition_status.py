@@ -5,7 +5,9 @@ The reconciler calls it for each partition at the end of a pass.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
+from dedupe_crds.formatting import shortened
 from dedupe_crds.status.stream import (
     Comparison,
     Failover,
@@ -21,6 +23,8 @@ from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rounding import coarse_age, coarse_count
 from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.kubernetes.names import Object
+
+_LONGEST_MESSAGE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,7 @@ def status_of(
         partition=view.partition,
         phase=_phase(view),
         ready=view.ready,
-        message=view.problem.message if view.problem else None,
+        message=shortened(view.problem.message, _LONGEST_MESSAGE) if view.problem else None,
         node_name=((view.pod or {}).get("spec") or {}).get("nodeName"),
         persistent_volume_claim=view.claim.name,
         restore=view.claim.restore,

@@ -1,11 +1,11 @@
-"""Judge a stream that is paused, or whose manifest is refused."""
+"""Judge a stream that is paused, is refused, or can't be observed."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from dedupe_crds.status.stream import Condition
 from dedupe_operator.decide.diagnosis import Problem
-from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition
+from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition, sentence
 
 
 def paused(
@@ -33,14 +33,34 @@ def paused(
         reason = "AllPartitionsReady" if all_ready else "PartitionsNotReady"
         clause = "" if all_ready else ", and nothing is repaired while reconciliation is paused"
         verdicts.append(Verdict("Ready", all_ready, reason, f"{counted}{clause}."))
-    judged = {verdict.type for verdict in verdicts}
     not_judged = "It is not judged while reconciliation is paused."
-    verdicts += [
-        Verdict(each.type, None, "ReconciliationPaused", not_judged)
-        for each in earlier
-        if each.type not in judged
-    ]
+    verdicts += _unknown(earlier, verdicts, "ReconciliationPaused", not_judged)
     return [condition(verdict, generation, earlier, now) for verdict in verdicts]
+
+
+def unfinished(
+    problem: Problem, *, generation: int, earlier: Sequence[Condition], now: datetime
+) -> list[Condition]:
+    """Return the conditions of a stream of which no pass can be finished.
+
+    Its workers run as they are. The operator does not know how they are, so it judges nothing.
+    """
+    message = f"The operator can't finish a pass over the stream. {sentence(problem.message)}"
+    verdicts = [
+        Verdict("Ready", None, problem.reason, message),
+        Verdict("Degraded", True, problem.reason, message),
+    ]
+    not_judged = "It is not known: see Degraded."
+    verdicts += _unknown(earlier, verdicts, problem.reason, not_judged)
+    return [condition(verdict, generation, earlier, now) for verdict in verdicts]
+
+
+def _unknown(
+    earlier: Sequence[Condition], judged: Sequence[Verdict], reason: str, message: str
+) -> list[Verdict]:
+    """Return that each earlier condition that is not judged is Unknown."""
+    types = {verdict.type for verdict in judged}
+    return [Verdict(each.type, None, reason, message) for each in earlier if each.type not in types]
 
 
 def refused(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.formatting import ranges
+from dedupe_crds.formatting import ranges, shortened
 from dedupe_crds.status.stream import Condition, ConditionStatus
 
 _LONGEST_MESSAGE: Final = 4096
@@ -44,7 +44,7 @@ def condition(
         observed_generation=generation,
         last_transition_time=same.last_transition_time if same else now,
         reason=verdict.reason,
-        message=verdict.message[:_LONGEST_MESSAGE],
+        message=shortened(verdict.message, _LONGEST_MESSAGE),
     )
 
 

@@ -10,11 +10,14 @@ from datetime import datetime
 from typing import Final
 
 from dedupe_crds.annotations import RestoreRequest, pending_restore
+from dedupe_crds.formatting import first_of, shortened
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide.restore_source import RestoreChoice
 from dedupe_operator.kubernetes.names import RESTORE_REQUEST, Object, claim_name
 
 REQUESTED: Final = "requested by user"
+_SHOWN: Final = 10
+_LONGEST_REASON: Final = 300
 _OUTDATED: Final = "the request is older than the stream; repeat it if it is still wanted"
 
 
@@ -159,7 +162,8 @@ def fill_claim(need: RestoreNeed, choice: RestoreChoice, now: datetime) -> Claim
         name=choice.name,
         reason=need.reason,
         time=now,
-        refused=list(choice.refused),
+        refused=first_of([shortened(each, _LONGEST_REASON) for each in choice.refused], _SHOWN),
+        tried=dict(need.tried) or None,
         request=need.request.request if need.request else need.answered,
     )
     return ClaimChoice(name=need.name, restore=restore, is_new=True)
@@ -230,8 +234,7 @@ def tried_before(restore: Restore | None, reason: str) -> dict[str, str]:
 
 def _tried(restore: Restore, reason: str) -> dict[str, str]:
     """Return the failed sources of this volume: present and earlier, with reasons."""
-    before = (each.partition(": ") for each in restore.refused)
-    return {name: why for name, _, why in before} | {restore.name or "": reason}
+    return {**(restore.tried or {}), restore.name or "": shortened(reason, _LONGEST_REASON)}
 
 
 def _why_new(*, output_created: bool, added: bool) -> str:

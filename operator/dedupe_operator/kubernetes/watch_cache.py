@@ -6,7 +6,6 @@ minutes, and a list follows. While no list succeeds for longer than that, nothin
 """
 
 import logging
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
@@ -19,8 +18,8 @@ from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import Resource
+from dedupe_operator.kubernetes.watch_health import WatchHealth
 
-_RETRY_SECONDS: Final = 2.0
 _WATCH_SECONDS: Final = 240
 _OLDEST_SECONDS: Final = _WATCH_SECONDS + 60.0
 
@@ -144,16 +143,18 @@ class WatchCache:
         return kept
 
     def _run(self) -> None:
+        health = WatchHealth(self.resource.plural, self.namespace)
         while not self._stop.is_set():
             try:
                 version = self._list()
+                pause = health.works()
                 self._watch(version)
             except KubernetesError as error:
-                log.warning("watching %s: %s: %s", self.resource.plural, error.reason, error)
-            except Exception:
+                pause = health.fails(error.reason, str(error))
+            except Exception as error:
                 log.exception("watching %s", self.resource.plural)
-            # Spread, because all kinds fail at once.
-            self._stop.wait(_RETRY_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311 # spreads the load
+                pause = health.fails(type(error).__name__, str(error))
+            self._stop.wait(pause)
 
     def _list(self) -> str:
         """List all; return the version for the watch. Raises KubernetesError."""

@@ -24,6 +24,7 @@ from dedupe_operator.resources import (
     service_account,
     stateful_set,
 )
+from dedupe_operator.resources.config_map import Config
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 
@@ -44,13 +45,14 @@ class StreamInputs:
 class RouterInputs:
     """Values from which the children of the routers are built.
 
-    `secrets_hash` is None if the Kafka credentials can't be read. `config` is the ConfigMap that its pods mount.
+    `secrets_hash` is None if the Kafka credentials can't be read. `config` is the ConfigMap that its pods mount, None
+    if it can't be made.
     """
 
     stream: DedupeStream
     release: WorkerRelease
     secrets_hash: str | None
-    config: str
+    config: Config | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +61,8 @@ class PartitionInputs:
 
     `served` is the number of the stream's partitions. `live_claim` is the claim as it exists, `size` its bytes,
     `claim_source` the fields of its spec that name what it is created from. `secrets_hash` is None if the Kafka
-    credentials can't be read. `config` is the ConfigMap that its pod mounts, `restore_from` the snapshot in the bucket
-    that the worker downloads.
+    credentials can't be read. `config` is the ConfigMap that its pod mounts, None if it can't be made, and
+    `restore_from` the snapshot in the bucket that the worker downloads.
     """
 
     stream: DedupeStream
@@ -72,7 +74,7 @@ class PartitionInputs:
     claim_source: Object
     release: WorkerRelease
     secrets_hash: str | None
-    config: str
+    config: Config | None
     restore_from: str | None
     restore_request: str | None = None
 
@@ -95,8 +97,19 @@ def _claim(inputs: PartitionInputs) -> Object:
     )
 
 
+def _router_set(inputs: RouterInputs) -> Object | None:
+    if inputs.secrets_hash is None or inputs.config is None:
+        return None
+    return router_stateful_set.build(
+        inputs.stream,
+        config=inputs.config,
+        release=inputs.release,
+        secrets_hash=inputs.secrets_hash,
+    )
+
+
 def _stateful_set(inputs: PartitionInputs) -> Object | None:
-    if inputs.secrets_hash is None:
+    if inputs.secrets_hash is None or inputs.config is None:
         return None
     return stateful_set.build(
         inputs.stream,
@@ -114,9 +127,9 @@ def _stateful_set(inputs: PartitionInputs) -> Object | None:
 SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
     _account,
     lambda inputs: config_map.build(inputs.stream),
-    lambda inputs: config_map.build(inputs.stream, config_map.workers_name(inputs.stream)),
+    lambda inputs: config_map.build(inputs.stream, config_map.of_workers(inputs.stream).name),
     lambda inputs: (
-        config_map.build(inputs.stream, config_map.routers_name(inputs.stream))
+        config_map.build(inputs.stream, config_map.of_routers(inputs.stream).name)
         if inputs.stream.spec.repartition
         else None
     ),
@@ -128,12 +141,7 @@ SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
 ROUTERS: Final[tuple[Callable[[RouterInputs], Object | None], ...]] = (
     lambda inputs: router_disruption_budget.build(inputs.stream),
     lambda inputs: router_service.build(inputs.stream),
-    lambda inputs: router_stateful_set.build(
-        inputs.stream,
-        config=inputs.config,
-        release=inputs.release,
-        secrets_hash=inputs.secrets_hash,
-    ),
+    _router_set,
 )
 
 # The claim comes first, because the pod mounts it, then the Service, which gives the pod its address. The StatefulSet

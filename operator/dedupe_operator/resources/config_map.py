@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -44,14 +44,23 @@ def newest_name(stream: str) -> str:
     return f"{stream}-worker"
 
 
-def workers_name(stream: DedupeStream) -> str:
-    """Return the name of the ConfigMap that workers of this manifest mount."""
-    return f"{stream.metadata.name}-worker-{config_hash(stream)[:_HASH_LENGTH]}"
+class Config(NamedTuple):
+    """A ConfigMap that pods mount, and the hash of what they read of its manifest."""
+
+    name: str
+    hash: str
 
 
-def routers_name(stream: DedupeStream) -> str:
-    """Return the name of the ConfigMap that routers of this manifest mount."""
-    return f"{stream.metadata.name}-router-{routers_hash(stream)[:_HASH_LENGTH]}"
+def of_workers(stream: DedupeStream) -> Config:
+    """Return the ConfigMap that workers of this manifest mount."""
+    read = config_hash(stream)
+    return Config(f"{stream.metadata.name}-worker-{read[:_HASH_LENGTH]}", read)
+
+
+def of_routers(stream: DedupeStream) -> Config:
+    """Return the ConfigMap that routers of this manifest mount."""
+    read = routers_hash(stream)
+    return Config(f"{stream.metadata.name}-router-{read[:_HASH_LENGTH]}", read)
 
 
 def build(stream: DedupeStream, name: str | None = None) -> Object:
@@ -72,18 +81,20 @@ def mounted(template: Object) -> str | None:
     return next((str(each["name"]) for each in maps), None)
 
 
-def to_mount(live: Object | None, name: str) -> str:
-    """Return the ConfigMap that a StatefulSet's pods mount: `name`, or the live one.
+def to_mount(live: Object | None, wanted: Config | None) -> Config | None:
+    """Return the ConfigMap that a set's pods mount: the wanted, or the live one.
 
-    A StatefulSet of an earlier release keeps the one without a hash until what its pods read changes, which the hash in
-    `name` shows: another name alone restarts none.
+    `wanted` is None if it can't be made now: then the live one stays, with the hash that says so. A StatefulSet of an
+    earlier release keeps the one without a hash until what its pods read changes: another name alone restarts none.
     """
     if live is None:
-        return name
+        return wanted
     template = live["spec"]["template"]
-    live_hash = (template["metadata"].get("annotations") or {}).get(CONFIG_HASH, "")
-    keeps = live_hash.startswith(name.rpartition("-")[2])
-    return (mounted(template) or name) if keeps else name
+    annotation = (template["metadata"].get("annotations") or {}).get(CONFIG_HASH, "")
+    live_name, live_hash = mounted(template), annotation.partition("-")[0]
+    if live_name and (wanted is None or live_hash == wanted.hash):
+        return Config(live_name, live_hash)
+    return wanted
 
 
 def unused(configs: Sequence[Object], used: Collection[str], stream: DedupeStream) -> list[Object]:
@@ -100,9 +111,9 @@ def unused(configs: Sequence[Object], used: Collection[str], stream: DedupeStrea
     ]
     if len(others) <= _KEPT:
         return []  # the usual case, in which no hash is calculated
-    wanted = {workers_name(stream)}
+    wanted = {of_workers(stream).name}
     if stream.spec.repartition:
-        wanted.add(routers_name(stream))
+        wanted.add(of_routers(stream).name)
     others = [each for each in others if each["metadata"]["name"] not in wanted]
     newest_first = sorted(
         others, key=lambda each: str(each["metadata"].get("creationTimestamp")), reverse=True

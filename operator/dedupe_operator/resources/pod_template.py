@@ -19,6 +19,7 @@ from dedupe_operator.resources import (
     pod_shape,
     service_account,
 )
+from dedupe_operator.resources.config_map import Config
 
 CONTAINER: Final = "worker"
 ADMIN_MOUNT: Final = "/etc/dedupestream/admin"
@@ -77,7 +78,7 @@ def build(
     claim: str,
     release: WorkerRelease,
     secrets_hash: str,
-    config: str | None = None,
+    config: Config | None = None,
     restore_from: str | None = None,
 ) -> Object:
     """Return the template of a worker's pod.
@@ -87,8 +88,9 @@ def build(
     empty volume from that snapshot in the stream's bucket.
     """
     name = stream.metadata.name
+    config = config or config_map.of_workers(stream)
     hashes = [
-        config_map.config_hash(stream),
+        config.hash,
         secrets_hash,
         service_account.annotations_hash(stream),
     ]
@@ -103,7 +105,7 @@ def build(
                 stream, siblings=siblings, ids=release.ids, defaults=release.defaults
             ),
             "containers": [_container(stream, partition, release, restore_from)],
-            "volumes": _volumes(stream, claim, config or config_map.workers_name(stream)),
+            "volumes": _volumes(stream, claim, config.name),
         },
     }
     shape = pod_shape.merged(release.shape, stream.spec.worker)

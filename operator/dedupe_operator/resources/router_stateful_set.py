@@ -17,6 +17,7 @@ from dedupe_operator.kubernetes.names import (
     routers_name,
 )
 from dedupe_operator.resources import config_map, metadata, pod_parts, pod_shape
+from dedupe_operator.resources.config_map import Config
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 ROUTER_CONTAINER: Final = "router"
@@ -38,12 +39,12 @@ def build(
     stream: DedupeStream,
     *,
     release: WorkerRelease,
-    secrets_hash: str | None,
-    config: str | None = None,
+    secrets_hash: str,
+    config: Config | None = None,
 ) -> Object | None:
-    """Return the StatefulSet of all routers; None without credentials or repartition."""
+    """Return the StatefulSet of all routers; None without spec.repartition."""
     repartition = stream.spec.repartition
-    if repartition is None or secrets_hash is None:
+    if repartition is None:
         return None
     name = stream.metadata.name
     return {
@@ -62,7 +63,7 @@ def build(
                 repartition,
                 release,
                 secrets_hash,
-                config=config or config_map.routers_name(stream),
+                config=config or config_map.of_routers(stream),
             ),
         },
     }
@@ -74,11 +75,11 @@ def _template(
     release: WorkerRelease,
     secrets_hash: str,
     *,
-    config: str,
+    config: Config,
 ) -> Object:
     """Return the template of a router's pod, with a hash of all that it reads once."""
     name = stream.metadata.name
-    annotations = {CONFIG_HASH: f"{config_map.routers_hash(stream)}-{secrets_hash}"}
+    annotations = {CONFIG_HASH: f"{config.hash}-{secrets_hash}"}
     if restart := stream.metadata.annotations.get(RESTART):
         annotations[RESTART] = restart
     siblings = {ROUTERS_OF: name}
@@ -90,7 +91,7 @@ def _template(
             ),
             "containers": [_container(stream, repartition, release)],
             "volumes": [
-                pod_parts.config_volume(config),
+                pod_parts.config_volume(config.name),
                 pod_parts.tmp_volume(),
                 *pod_parts.kafka_volumes(stream),
             ],

@@ -4,6 +4,7 @@ from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object, partition_name
 from dedupe_operator.resources import metadata, pod_template
+from dedupe_operator.resources.config_map import Config
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 
@@ -14,7 +15,7 @@ def build(
     claim: str,
     release: WorkerRelease,
     secrets_hash: str,
-    config: str | None = None,
+    config: Config | None = None,
     restore_from: str | None = None,
 ) -> Object:
     """Return the StatefulSet of one partition.

@@ -13,7 +13,6 @@ from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import LastSnapshot
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
-from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,
@@ -25,7 +24,6 @@ from dedupe_operator.decide.snapshot_policy import (
 )
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.verdict import Verdict
-from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import SNAPSHOTS
 from dedupe_operator.snapshots.resource import SnapshotWriter, read_snapshots
@@ -55,21 +53,33 @@ class SnapshotManager:
         """Create, continue, delete and prune what is due; return the status part."""
         writer = SnapshotWriter(self._api, context.stream.metadata.namespace)
         processed = context.recorded.last_schedule_time
-        try:
-            processed = self._schedule(context, writer)
-            for snapshot in _ours(context):
-                if snapshot.deleting and not self._runner.remove(context, result, writer, snapshot):
-                    result.requeue_within(_REMOVE_RETRY_SECONDS)
-                elif not snapshot.deleting and is_unheld(snapshot):
-                    writer.hold(snapshot)  # it was restored from a backup
-                elif not snapshot.deleting and snapshot.prunable:
-                    writer.keep_from_pruning(snapshot)
+        # What frees room first. A refusal of one step stops no other.
+        for snapshot in _ours(context):
+            with result.reporting("snapshots: "):
+                self._keep(context, result, writer, snapshot)
+        self._prune(context, result, writer)
+        with result.reporting("snapshots: "):
             if self._runner.run(context, result, writer):
                 result.requeue_within(_REQUEUE_SECONDS)
-            self._prune(context, result, writer)
-        except KubernetesError as error:
-            result.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
+        with result.reporting("snapshots: "):
+            processed = self._schedule(context, writer)
         return self._view(context, processed)
+
+    def _keep(
+        self,
+        context: ReconcileContext,
+        result: ReconcileResult,
+        writer: SnapshotWriter,
+        snapshot: Snapshot,
+    ) -> None:
+        """Remove a deleted snapshot's copies; hold and protect one that stays."""
+        if snapshot.deleting:
+            if not self._runner.remove(context, result, writer, snapshot):
+                result.requeue_within(_REMOVE_RETRY_SECONDS)
+        elif is_unheld(snapshot):
+            writer.hold(snapshot)  # it was restored from a backup
+        elif snapshot.prunable:
+            writer.keep_from_pruning(snapshot)
 
     def release_all(self, namespace: str, stream: str) -> None:
         """Release the deleted snapshots of a deleted stream.
@@ -104,9 +114,10 @@ class SnapshotManager:
         if wanted is None:
             return
         for snapshot in to_prune(_ours(context), wanted, context.now):
-            writer.delete(snapshot)
-            message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
-            result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
+            with result.reporting("snapshots: "):
+                writer.delete(snapshot)
+                message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
+                result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
 
     @staticmethod
     def _view(context: ReconcileContext, processed: datetime | None) -> SnapshotsView:

@@ -30,17 +30,21 @@ ICEBERG_AWS = ("org.apache.iceberg:iceberg-aws-bundle:1.12.0",)
 
 _HERE = Path(__file__).parent
 _SUMS = _HERE / "jars.json"
+_JAVA_SPLITS = ":"
+_SPARK_MISREADS = ":,#{[*?"
 _DEADLINE_SECONDS = 900  # for all jars of a set over a slow connection
 
 
 def kafka_broker() -> list[Path]:
     """Return the class path of a Kafka broker."""
+    _check_path(_JAVA_SPLITS)
     return resolve("kafka-broker", KAFKA_BROKER)
 
 
 def spark_kafka() -> list[Path]:
     """Return the jars of the Kafka connector of the installed Spark, for `spark.jars`."""
     spark = installed()
+    _check_path(_SPARK_MISREADS)
     return resolve(f"spark-kafka-{spark.minor}", spark.connector, transitive=False)
 
 
@@ -53,6 +57,7 @@ def iceberg(*, s3: bool = False) -> list[Path]:
         JarsUnavailable: there are none for this version of Spark.
     """
     spark = installed_for_tables()
+    _check_path(_SPARK_MISREADS)
     found = resolve(f"iceberg-{spark.minor}", spark.iceberg, transitive=False)
     return found + (resolve("iceberg-aws", ICEBERG_AWS, transitive=False) if s3 else [])
 
@@ -64,6 +69,7 @@ def delta() -> list[Path]:
         JarsUnavailable: there are none for this version of Spark.
     """
     spark = installed_for_tables()
+    _check_path(_SPARK_MISREADS)
     return resolve(f"delta-{spark.minor}", spark.delta, transitive=False)
 
 
@@ -85,6 +91,19 @@ def resolve(
             _download(name, coordinates, fresh, transitive=transitive)
             _verify(name, fresh, locked)
     return sorted(target.glob("*.jar"))
+
+
+def _check_path(misread: str) -> None:
+    """Refuse a directory for downloads that Java or Spark would take for others."""
+    path = str(cache_dir())
+    found = [repr(each) for each in misread if each in path]
+    if any("\ud800" <= each <= "\udfff" for each in path):
+        found.append("bytes that are not UTF-8")
+    if found:
+        raise JarsUnavailable(
+            f"jars can't be in the directory {path!r}: it has {', '.join(found)}, so Java or Spark would look for them "
+            "elsewhere; name another directory in DEDUPESTREAM_CACHE"
+        )
 
 
 def cache_dir() -> Path:

@@ -102,6 +102,12 @@ def starts_of(pod: Object) -> int:
     return int(pod["status"]["containerStatuses"][0]["restartCount"])
 
 
+def last_exit_of(pod: Object) -> int | None:
+    """The exit code of the process before a pod's present one, None without one."""
+    before = pod["status"]["containerStatuses"][0].get("lastState", {}).get("terminated")
+    return None if before is None else int(before["exitCode"])
+
+
 def evict(stream: ClusterStream, partition: int) -> None:
     """Ask for an eviction, as a drain does. Raises KubectlFailed if the PodDisruptionBudget forbids it."""
     name = stream.pod_name(partition)

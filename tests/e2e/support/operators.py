@@ -7,6 +7,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from threading import Lock
 from typing import Self
 
 from tests.cluster.chart import LEASE, NAMESPACE
@@ -19,12 +20,16 @@ from tests.support.patience import HANG_SECONDS, patience, wait_for
 from tests.support.processes.loopback import HTTP
 
 _STOP_SECONDS = 60.0
-_LOST_ITS_LEASE = "another operator may lead now; this one ends"
+_LOST_ITS_LEASE = "the Lease is lost"
 _LAST_LINES = 5
 
 # Tests start hundreds of operators, and importing one takes two CPU seconds: these are forked from a process that has.
 _operators = get_context("forkserver")
 _operators.set_forkserver_preload([operator_process.__name__])
+
+# A start asks all children of this process whether they have ended. Of two threads that ask at once one reads the exit
+# code, and the other one 255.
+_CHILDREN = Lock()
 
 
 class LocalOperator:
@@ -54,13 +59,15 @@ class LocalOperator:
             target=operator_process.run,
             args=(arguments, self._cluster.kubeconfig, self._log, stop_after_writes),
         )
-        self._process.start()
+        with _CHILDREN:
+            self._process.start()
 
     @property
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
         assert self._process is not None
-        return self._process.exitcode
+        with _CHILDREN:
+            return self._process.exitcode
 
     def assert_runs(self) -> None:
         """Assert that it runs; it is started again, as by Kubernetes, if it has stopped as it was to.
@@ -74,7 +81,9 @@ class LocalOperator:
             self.start()
             return
         lines = self._log.read_text().splitlines()[-_LAST_LINES:]
-        assert any(_LOST_ITS_LEASE in line for line in lines), f"it ended by itself: {lines}"
+        assert any(_LOST_ITS_LEASE in line for line in lines), (
+            f"it ended by itself with {self.exit_code}: {lines}"
+        )
         self.start(stop_after_writes=self._stop_after_writes)
 
     def writes(self) -> float:

@@ -39,7 +39,7 @@ class Release:
             "PATH": cluster.path(),
         }
 
-    def upgrade(self, chart: Path = CHART, values: Values | None = None) -> None:
+    def upgrade(self, chart: Path = CHART, values: Values | None = None, *options: str) -> None:
         """Install or upgrade it, and wait until its operator is there.
 
         `values` are set beside those it has; those it has stay as they are.
@@ -47,6 +47,7 @@ class Release:
         self._helm(
             *("upgrade", "--install", self.name, chart, "--wait", _HANGS),
             *("--reset-then-reuse-values", "--values", "-"),
+            *options,
             given=json.dumps(values or {}),
         )
 

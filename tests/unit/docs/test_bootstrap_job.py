@@ -9,6 +9,7 @@ import yaml
 from dedupe_crds.manifest import load_manifest
 from dedupe_operator.kubernetes.names import claim_name
 from dedupe_operator.resources import config_map, pod_template
+from dedupe_operator.resources.config_map import Config
 from dedupe_worker.cli import main
 
 EXAMPLES = Path(__file__).parents[3] / "examples/kubernetes"
@@ -26,7 +27,7 @@ def worker() -> dict[str, Any]:
     stream = load_manifest(EXAMPLES / "flights.yaml")
     release = pod_template.WorkerRelease(image="dedupestream/worker:0.1.0", pull_policy="Always")
     claim = claim_name(stream.metadata.name, 0, 1)
-    newest = config_map.newest_name(stream.metadata.name)
+    newest = Config(config_map.newest_name(stream.metadata.name), "")
     spec: dict[str, Any] = pod_template.build(
         stream, 0, claim=claim, release=release, secrets_hash="", config=newest
     )["spec"]

@@ -206,3 +206,11 @@ def test_only_a_process_that_configures_logging_prints_lines_of_the_library(
     )
     assert printed in done.stderr
     assert bool(done.stderr) is bool(printed)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_property() -> None:
+    text = "\ufeffsecurity.protocol=SASL_SSL\r\nsasl.username=worker\r\n"
+    assert parse_properties(text, "client.properties") == {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "worker",
+    }

@@ -6,7 +6,8 @@
 
 `on_demand.py` calls it. Until 3 the store is unchanged. A crash in 3 leaves it correct, but not complete: an id is
 added because its record is in the output, and removed because no record is. Memory is bounded whatever the sizes; the
-files take 24 bytes for each output record, and are deleted in any case.
+files take 24 bytes for each output record, with side topics also its value and 8 bytes (`kept_values.py`), and are
+deleted in any case.
 """
 
 import shutil
@@ -24,6 +25,8 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.recovery.difference import find_difference, find_generation, plan_ranges
+from dedupe_worker.recovery.kept_values import KeptValues
+from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.status import Progress
 from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.external_sort import (
@@ -38,6 +41,7 @@ from dedupe_worker.store.external_sort import (
 _RUN_RECORDS: Final = 500_000  # sorted at once: 24 bytes each, twice
 _PIECE_ENTRIES: Final = 1_000_000  # in memory of all runs together
 _FIRST_GENERATION: Final = "g00000001"
+_BEFORE_ALL: Final = -1
 
 OnProgress = Callable[[Progress], None]
 
@@ -70,14 +74,15 @@ def run_full_reconcile(
     output: OffsetRange,
     stop: Event,
     on_progress: OnProgress,
+    values: OutputValues | None = None,
     learnt: Learnt | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Outcome | None:
     """Make the store hold the ids of the output partition, and `learnt` ones.
 
-    None if `stop` was set before the end. `reader` is at the low end of `output`, and the store has metadata.
-    `directory` is for files that are deleted before the call ends. `on_progress` is called after each batch and each
-    range.
+    What is added has its value by `values`, by default an unknown owner. None if `stop` was set before the end.
+    `reader` is at the low end of `output`, and the store has metadata. `directory` is for files that are deleted before
+    the call ends. `on_progress` is called after each batch and each range.
 
     Raises DiskFull or StoreFailed when there is no room for the files, and the errors of a reader and a store.
     """
@@ -86,7 +91,14 @@ def run_full_reconcile(
         with store_errors(f"making {directory}"):
             directory.mkdir(exist_ok=True)
         reconcile = _FullReconcile(
-            store, directory, output, stop, on_progress, learnt=learnt, clock=clock
+            store,
+            directory,
+            output,
+            stop,
+            on_progress,
+            values=KeptValues(directory, values) if values and values.tells_something else None,
+            learnt=learnt,
+            clock=clock,
         )
         return reconcile.run(reader, extract)
     finally:
@@ -107,9 +119,11 @@ class _FullReconcile:
         stop: Event,
         on_progress: OnProgress,
         *,
+        values: KeptValues | None,
         learnt: Learnt | None,
         clock: Clock,
     ) -> None:
+        self._values = values
         self._learnt = learnt
         self._store = store
         self._directory = directory
@@ -137,7 +151,7 @@ class _FullReconcile:
         runs = self._read_own(reader, extract)
         for packed in _joined(self._learnt.packed() if self._learnt else ()):
             # Their records were before the first one of the own output.
-            self._sort_to_file(make_entries(packed, 0), runs)
+            self._sort_to_file(make_entries(packed, _BEFORE_ALL), runs)
             self._show(0)
         return runs
 
@@ -153,6 +167,8 @@ class _FullReconcile:
                 (r.offset() or 0 for r in batch.records), np.int64, len(batch.records)
             )
             waiting.append(make_entries(found.packed, offsets[found.rows]))
+            if self._values and len(found.rows):
+                self._values.add(batch.records, found.rows, offsets[found.rows])
             records += len(batch.records)
             at_end = batch.next_offset >= end
             if at_end or sum(map(len, waiting)) >= _RUN_RECORDS:
@@ -202,15 +218,18 @@ class _FullReconcile:
     def _add(self, missing: EntryFile, first_known: int) -> None:
         """Add each missing id to its generation, except those that have aged out."""
         oldest = next(generation.name for generation in self._ranges if not generation.bootstrapped)
-        kept_from = 0 if oldest == _FIRST_GENERATION else first_known
+        kept_from = _BEFORE_ALL if oldest == _FIRST_GENERATION else first_known
         for entries in missing.pieces(self._store.bounds.largest_write_records):
             if self._stop.is_set():
                 return
             kept = entries[entries["position"] >= kept_from]
             homes = find_generation(self._ranges, kept["position"])
             for number in np.unique(homes).tolist():
+                home = kept[homes == number]
                 self._store.amend(
-                    self._ranges[number].name, added=id_bytes(kept["id"][homes == number])
+                    self._ranges[number].name,
+                    added=id_bytes(home["id"]),
+                    values=self._values.of(home["position"]) if self._values else None,
                 )
             self._outcome = replace(
                 self._outcome,

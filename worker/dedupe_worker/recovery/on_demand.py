@@ -3,6 +3,7 @@
 A request without `full` is done by the catch-up alone. `Session` calls this before the loop starts.
 """
 
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from threading import Event
 
@@ -11,12 +12,13 @@ import structlog
 from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_ids.extract import Extractor
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import DiskFull, StoreFailed
-from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.recovery.full_reconcile import Outcome, run_full_reconcile
 from dedupe_worker.recovery.learnt_ids import LearntIds
+from dedupe_worker.recovery.output_values import own_values
+from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import Progress, show_progress
-from dedupe_worker.store.api import IdStore
 
 log = structlog.get_logger()
 
@@ -24,8 +26,8 @@ log = structlog.get_logger()
 def run_requested(  # noqa: PLR0917 (the session's components, each once)
     request: ComparisonStatus,
     factory: ComponentFactory,
-    topics: Topics,
-    store: IdStore,
+    partition: TakenOver,
+    window: Window,
     extract: Extractor,
     stop: Event,
     *,
@@ -41,7 +43,7 @@ def run_requested(  # noqa: PLR0917 (the session's components, each once)
         found = {"records": worker_state.reconcile.records if worker_state.reconcile else 0}
     else:
         try:
-            outcome = _run_full(request, factory, topics, store, extract, stop, learnt)
+            outcome = _run_full(request, factory, partition, window, extract, stop, learnt)
         except (DiskFull, StoreFailed) as error:
             # The stream need not stop because there is no room for a full reconcile.
             worker_state.errors[error.reason] += 1
@@ -60,28 +62,29 @@ def run_requested(  # noqa: PLR0917 (the session's components, each once)
 def _run_full(  # noqa: PLR0917 (as above)
     request: ComparisonStatus,
     factory: ComponentFactory,
-    topics: Topics,
-    store: IdStore,
+    partition: TakenOver,
+    window: Window,
     extract: Extractor,
     stop: Event,
     learnt: LearntIds | None,
 ) -> Outcome | None:
     config = factory.config
     topic = config.stream.spec.output.topic
-    output = topics.offsets(topic, config.partition)
+    output = partition.topics.offsets(topic, config.partition)
     log.info("full reconcile starts", request=request.request, start=output.low, end=output.end)
 
     def show(progress: Progress) -> None:
         show_progress(factory.worker_state, "Full", progress)
         factory.requests.show(request.model_copy(update={"records": progress.records}))
 
-    reader = factory.make_reader(topic)
-    try:
+    with ExitStack() as readers:
+        reader = readers.enter_context(closing(factory.make_reader(topic)))
         reader.seek(output.low)
         return run_full_reconcile(
             reader,
-            store.fully_reconcilable(),
+            window.store.fully_reconcilable(),
             extract,
+            values=own_values(factory, partition, window, readers, rebuild=True),
             directory=config.state.comparison,
             output=output,
             stop=stop,
@@ -89,5 +92,3 @@ def _run_full(  # noqa: PLR0917 (as above)
             learnt=learnt,
             clock=factory.clock,
         )
-    finally:
-        reader.close()

@@ -4,9 +4,8 @@ The store keeps a fingerprint of the last record written (values.py); a start re
 that offset, or an end before it, means that the output has lost it (lost_output.py).
 
 A broker without topic ids gives every topic the same id. There the store keeps a fingerprint of the last record read as
-well, and another record means another topic. A record that retention has deleted proves
-nothing. Of a repartition topic only its workers delete records, after they have read them: that the record is gone
-shows that they came further.
+well, and another record means another topic. A record that retention has deleted proves nothing. Of a repartition topic
+only its workers delete records, after they have read them: that the record is gone shows that they came further.
 
 An input that was created again gets an id here: that of the broker with a number, so that what names its topic
 (input_offset.py) works as with topic ids.

@@ -263,9 +263,14 @@ class OutputValues:
     def __init__(
         self, layout: ValueLayout, *, partition: int, owner_log: OwnerLogReader | None
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         self._partition = partition
         self._owner_log = owner_log
+
+    @property
+    def tells_something(self) -> bool:
+        """Return whether a value is more than an unknown owner."""
+        return self._owner_log is not None or self.layout != ValueLayout()
 
     def values(self, records: Sequence[Message], rows: Rows, times: Times) -> Values:
         """Return the values of `rows` (n,) of a batch of output records: shape (n,).
@@ -284,4 +289,4 @@ class OutputValues:
                 else encode_owners(self._partition, known & _OFFSETS)
             )
             owners[inputs == _UNKNOWN] = np.frombuffer(UNKNOWN_OWNER, OWNER)[0]
-        return self._layout.encode(owners, records, rows, times)
+        return self.layout.encode(owners, records, rows, times)

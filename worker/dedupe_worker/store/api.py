@@ -34,11 +34,16 @@ class FullyReconcilable(Protocol):
         """Yield the present ids of a generation, sorted and joined, some at a time."""
 
     def amend(
-        self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
+        self,
+        generation: str,
+        *,
+        added: Sequence[bytes] = (),
+        values: Sequence[bytes] | None = None,
+        removed: Sequence[bytes] = (),
     ) -> None:
-        """Add ids to a generation, with unknown owners, and remove others from it.
+        """Add ids to a generation, and remove others from it. Both are sorted.
 
-        Both are sorted.
+        `values` are those of the added ids; by default their owners are unknown.
         """
 
     def flush_all(self) -> None:

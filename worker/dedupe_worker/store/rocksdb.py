@@ -201,11 +201,17 @@ class Store(DescribedStore):
         return len({each for removed in held.values() for each in removed})
 
     def amend(
-        self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
+        self,
+        generation: str,
+        *,
+        added: Sequence[bytes] = (),
+        values: Sequence[bytes] | None = None,
+        removed: Sequence[bytes] = (),
     ) -> None:
-        """Add sorted ids, with unknown owners, to a generation, and remove others.
+        """Add sorted ids to a generation, and remove others.
 
-        The position stays. A crash may undo it until `flush_all`. Raises ValueError for a store without metadata.
+        `values` are those of the added ids; by default their owners are unknown. The position stays. A crash
+        may undo it until `flush_all`. Raises ValueError for a store without metadata.
         """
         latest = self.metadata
         if latest is None:
@@ -215,9 +221,8 @@ class Store(DescribedStore):
         if added:
             amended.bloom_filter.add(hash_ids(b"".join(added)))
         metadata = metadata.amended(added=len(added), removed=len(removed))
-        self._families.write(
-            self._db, amended, metadata, added, [UNKNOWN_OWNER] * len(added), removed=removed
-        )
+        values = [UNKNOWN_OWNER] * len(added) if values is None else values
+        self._families.write(self._db, amended, metadata, added, values, removed=removed)
 
     def flush_all(self) -> None:
         """Flush all generations; only `amend` and `forget` write to older ones."""

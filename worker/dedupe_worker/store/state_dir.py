@@ -18,18 +18,23 @@ Invariant: a directory of another stream or partition is refused, and its store 
 
 import fcntl
 import os
+import shlex
 import shutil
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.spec.topics import IdSource
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
+
+log = structlog.get_logger()
 
 _FORMAT: Final = 1
 
@@ -111,10 +116,17 @@ class StateDirectory:
     def lock(self) -> IO[str]:
         """Take the directory for this process, until the file returned is closed.
 
-        Raises StateLocked if another process has it, InvalidConfig if it can't be written to.
+        It is made for this user only. One that all users can read keeps its mode, and the log tells.
+
+        Raises StateLocked if another process has it, InvalidConfig if it can't be written to, or no store can be there.
         """
+        if any("\ud800" <= each <= "\udfff" for each in str(self.root)):
+            raise InvalidConfig(
+                f"state directory {str(self.root)!r} has bytes that are not UTF-8; choose another with --state-dir"
+            )
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_mode()
             file = (self.root / "lock").open("w")
         except OSError as error:
             raise InvalidConfig(f"state directory {self.root}: {error.strerror}") from error
@@ -126,6 +138,18 @@ class StateDirectory:
                 f"state directory {self.root} is in use by another worker; stop that worker first"
             ) from error
         return file
+
+    def _check_mode(self) -> None:
+        """Log that all users can read the ids.
+
+        A group may: on Kubernetes a volume is of one.
+        """
+        if stat.S_IMODE(self.root.stat().st_mode) & stat.S_IRWXO:
+            log.warning(
+                "all users of this machine can read the state directory",
+                state_dir=str(self.root),
+                remedy=f"chmod o= {shlex.quote(str(self.root))}",
+            )
 
     def recorded(self, stream: str, partition: int) -> Identity | None:
         """Return the recorded identity, None for a new directory.

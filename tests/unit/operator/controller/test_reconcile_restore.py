@@ -139,6 +139,23 @@ def test_copies_behind_the_topics_retention_are_of_no_use(copied: Scene) -> None
     assert len(partition(copied)["restore"]["refused"]) == 2
 
 
+def test_any_number_of_copies_may_be_refused(copied: Scene) -> None:
+    good = copied.snapshot("new")
+    for number in range(120):
+        bad = {**good, "metadata": {**good["metadata"], "name": f"bad-{number}"}}
+        del bad["metadata"]["uid"]
+        copied.cluster.add(bad)
+        _topic(copied, f"bad-{number}")
+    for name in ("new", "old"):
+        _topic(copied, name)
+    lose(copied)
+    copied.rest()
+    assert restore(copied) == ("OutputTopic", None)
+    refused = partition(copied)["restore"]["refused"]
+    assert (len(refused), refused[-1]) == (11, "and 112 more")
+    assert copied.cluster.condition("Ready")["status"] == "True"
+
+
 def test_a_source_that_vanishes_midway_is_followed_by_the_next(copied: Scene) -> None:
     lose(copied)
     copied.look()

@@ -7,8 +7,8 @@ import pytest
 
 from dedupe_operator import metrics
 from dedupe_operator.controller.reconciler import RESYNC_SECONDS, ROLLOUT_POLL_SECONDS
-from dedupe_operator.errors import LostLeadership
-from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.errors import KubernetesError, LostLeadership
+from dedupe_operator.kubernetes.names import COPIES, Object
 from dedupe_operator.worker_client import WorkerRefused
 from tests.unit.operator.objects import NOW, STREAM
 from tests.unit.operator.scene import CHECKPOINT, Scene
@@ -200,6 +200,36 @@ def test_a_deleted_scheduled_snapshot_is_not_made_again(
     scene.cluster.delete_as_user("DedupeSnapshot", name)
     scene.rest()
     assert scene.cluster.names("DedupeSnapshot") == []
+
+
+def test_a_refused_snapshot_stops_neither_the_others_nor_the_end_of_surplus(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.cluster.add_stream(
+        {"spec.snapshots": {"provider": "CSI", "schedule": "@hourly", "keep": 1}}
+    )
+    scene.rest()
+    for name in ("held", "stays"):
+        scene.add_snapshot(name)
+        scene.rest()
+        scene.cluster.one("DedupeSnapshot", name)["metadata"]["finalizers"] = [COPIES]
+    scene.cluster.delete_as_user("DedupeSnapshot", "held")
+    _let_pass(monkeypatch, timedelta(hours=1))
+    quota = "exceeded quota: small, requested: count/dedupesnapshots.dedupestream.io=1, used: 2"
+    due = f"{STREAM}-{NOW + timedelta(hours=1):%Y%m%d-%H}00"
+    scene.cluster.fails["DedupeSnapshot", due] = KubernetesError("QuotaExceeded", quota)
+    scene.add_snapshot("by-hand")
+    for _ in range(4):
+        scene.look()
+        scene.cluster.settle()
+    assert scene.cluster.names("DedupeSnapshot") == ["by-hand", "stays"], "held may go"
+    assert phase(scene, "by-hand") == "Completed"
+    degraded = scene.cluster.condition("Degraded")
+    assert degraded["reason"] == "QuotaExceeded"
+    assert "spec.worker.resources" not in degraded["message"]
+    scene.cluster.fails.clear()
+    scene.rest()
+    assert phase(scene, due) == "Completed", "it is made up for"
 
 
 def test_surplus_is_deleted_with_its_copies_and_what_is_not_ours_stays(

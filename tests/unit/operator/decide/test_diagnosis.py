@@ -162,6 +162,22 @@ def test_a_pod_that_may_not_be_created_is_told_by_its_cause(message: str, reason
     assert message in problem.message
 
 
+@pytest.mark.parametrize(
+    ("requested", "advice"),
+    [
+        ("requests.cpu=1,requests.memory=1Gi", ", or lower spec.worker.resources"),
+        ("requests.storage=20Gi", ", or lower spec.storage.size"),
+        ("gp3.storageclass.storage.k8s.io/requests.storage=20Gi", ", or lower spec.storage.size"),
+        ("count/configmaps=1", ""),
+        ("persistentvolumeclaims=1", ""),
+    ],
+)
+def test_advice_on_a_quota_is_about_what_exceeds_it(requested: str, advice: str) -> None:
+    message = f"exceeded quota: small, requested: {requested}, used: {requested}, limited: 0"
+    problem = trouble.with_advice("QuotaExceeded", message)
+    assert problem.message == f"{message}; raise the namespace's ResourceQuota{advice}"
+
+
 def test_the_newest_event_tells_the_cause() -> None:
     events = [
         event("FailedCreate", "exceeded quota: new", minute=9),
@@ -300,7 +316,7 @@ def test_a_router_is_told_by_its_own_name_and_fields(
 
 
 def test_a_router_that_may_not_be_created_names_its_own_resources() -> None:
-    refused = event("FailedCreate", 'pods "a" is forbidden: exceeded quota: small')
+    refused = event("FailedCreate", "exceeded quota: small, requested: cpu=1, used: 1")
     problem = trouble.of_pod(None, stateful_set(), [refused], NOW, trouble.ROUTER)
     assert problem is not None
     assert "lower spec.repartition.routers.resources" in problem.message

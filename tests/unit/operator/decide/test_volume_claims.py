@@ -189,9 +189,11 @@ def test_an_unusable_volume_is_left_and_its_reason_told() -> None:
     assert (found.name, found.reason) == ("orders-0-2", "PVC orders-0-1 is another's")
 
 
-def from_snapshot(*refused: str, phase: PartitionPhase = PartitionPhase.RUNNING) -> PartitionStatus:
+def from_snapshot(
+    tried: dict[str, str] | None = None, phase: PartitionPhase = PartitionPhase.RUNNING
+) -> PartitionStatus:
     known = Restore(
-        source=RestoreSource.SNAPSHOT, name="new", reason="lost", time=EARLIER, refused=[*refused]
+        source=RestoreSource.SNAPSHOT, name="new", reason="lost", time=EARLIER, tried=tried
     )
     return partition_status(restore=known, phase=phase)
 
@@ -207,7 +209,7 @@ def from_snapshot(*refused: str, phase: PartitionPhase = PartitionPhase.RUNNING)
 def test_a_source_that_failed_is_not_tried_again(
     live: list[Object], name: str, *, keep: bool
 ) -> None:
-    recorded = from_snapshot("newest: gone: for good", phase=PartitionPhase.PROVISIONING)
+    recorded = from_snapshot({"newest": "gone: for good"}, phase=PartitionPhase.PROVISIONING)
     problem = ClaimProblem(source="it is gone", keep_claim=keep)
     found = need(choose_or_need(*live, recorded=recorded, problem=problem))
     assert found.name == name

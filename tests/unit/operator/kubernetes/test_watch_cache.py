@@ -29,7 +29,7 @@ def labels(stream: str = "orders") -> dict[str, str]:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cached]:
     """A cache that watches a server with one pod."""
-    monkeypatch.setattr("dedupe_operator.kubernetes.watch_cache._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("dedupe_operator.kubernetes.watch_health._FIRST_SECONDS", 0.01)
     server, changed = ApiServer(), Queue[Object]()
     server.put("a", labels=labels())
     cache = WatchCache(server, PODS, None, OURS, changed.put)
@@ -146,7 +146,7 @@ def test_a_server_that_went_back_is_followed(started: Cached) -> None:
 def test_what_no_list_has_shown_for_long_is_not_read_from_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dedupe_operator.kubernetes.watch_cache._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("dedupe_operator.kubernetes.watch_health._FIRST_SECONDS", 0.01)
     server, clock = ApiServer(), FakeClock()
     server.put("a", labels=labels())
     cache = WatchCache(server, PODS, None, OURS, lambda _: None, clock=clock)

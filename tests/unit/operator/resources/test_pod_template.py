@@ -91,7 +91,7 @@ def test_every_volume_is_mounted_and_only_state_and_tmp_can_be_written(
 def test_its_volumes_are_the_streams() -> None:
     volumes = {one.pop("name"): one for one in build(SECURED)["spec"]["volumes"]}
     assert volumes["state"] == {"persistentVolumeClaim": {"claimName": "orders-3-1"}}
-    assert volumes["config"] == {"configMap": {"name": config_map.workers_name(stream(SECURED))}}
+    assert volumes["config"] == {"configMap": {"name": config_map.of_workers(stream(SECURED)).name}}
     assert volumes["admin"] == {"secret": {"secretName": "orders-admin"}}
     assert volumes["kafka"] == {"secret": {"secretName": "orders-kafka"}}
 

@@ -23,6 +23,7 @@ from dedupe_operator.resources import (
 from dedupe_operator.resources import SHARED as PER_STREAM
 from dedupe_operator.resources import persistent_volume_claim as claim
 from dedupe_operator.resources import pod_disruption_budget as disruption_budget
+from dedupe_operator.resources.config_map import Config
 from dedupe_operator.resources.pod_parts import PodIds
 from dedupe_operator.resources.pod_template import WorkerRelease
 from tests.unit.operator.objects import NAMESPACE, RELEASE, UID, stream
@@ -102,7 +103,7 @@ def partition_inputs(secrets_hash: str | None = "abc") -> PartitionInputs:
         claim_source={},
         release=RELEASE,
         secrets_hash=secrets_hash,
-        config="orders-worker-1",
+        config=Config("orders-worker-1", "1"),
         restore_from=None,
     )
 

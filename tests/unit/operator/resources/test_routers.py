@@ -14,6 +14,7 @@ from dedupe_operator.resources import (
     router_service,
     router_stateful_set,
 )
+from dedupe_operator.resources.config_map import Config
 from tests.unit.operator.objects import NAMESPACE, RELEASE, stream
 
 ROUTED = {"spec.repartition.partitions": 4, "spec.repartition.routers.replicas": 3}
@@ -24,7 +25,10 @@ def children(
     changes: dict[str, Any] | None = None, secrets_hash: str | None = "abc"
 ) -> list[Object]:
     inputs = RouterInputs(
-        stream=stream(changes), release=RELEASE, secrets_hash=secrets_hash, config="orders-router-1"
+        stream=stream(changes),
+        release=RELEASE,
+        secrets_hash=secrets_hash,
+        config=Config("orders-router-1", "1"),
     )
     return [child for build in ROUTERS if (child := build(inputs))]
 

@@ -190,16 +190,16 @@ def test_only_an_added_partition_learns(
     monkeypatch: pytest.MonkeyPatch, partition: int, entries: list[Entry], *, learns: bool
 ) -> None:
     """Also long after its growth: its store may be an older one."""
-    told: list[dict[str, int]] = []
+    told: list[tuple[object, int]] = []
 
-    def run(_self: Learning, _window: object, **positions: int) -> None:
-        told.append(positions)
+    def run(_self: Learning, _window: object, start: object, *, output_position: int) -> None:
+        told.append((start, output_position))
 
     monkeypatch.setattr(Learning, "run", run)
     window: Any = SimpleNamespace()
     start: Any = SimpleNamespace(offset=11)
     session(partition, entries).learn(window, start, position=50)
-    assert told == ([{"output_position": 50, "input_offset": 11}] if learns else [])
+    assert told == ([(start, 50)] if learns else [])
 
 
 # -- reading the log -----------------------------------------------------------------------------------

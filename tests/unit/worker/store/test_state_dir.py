@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 from dedupe_worker.store.state_dir import Identity, StateDirectory, write_atomically
+from tests.unit.worker.stores import open_store
 
 IDENTITY = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
 
@@ -105,3 +107,46 @@ def test_a_write_that_fails_leaves_the_old_file(
     with pytest.raises(DiskFull, match="free or add space"):
         write_atomically(state.root / "identity.json", "{}")
     assert state.recorded("shop/orders", 3) == IDENTITY
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_only_this_user_can_look_into_a_new_directory(tmp_path: Path, umask: int) -> None:
+    """It has the ids, also where no `dedupe run` has made it."""
+    root, before = tmp_path / "new" / "state", os.umask(umask)
+    try:
+        with StateDirectory(root).lock():
+            assert root.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+
+
+# A volume is of a group on Kubernetes (fsGroup).
+@pytest.mark.parametrize(("mode", "told"), [(0o700, False), (0o770, False), (0o755, True)])
+def test_an_existing_directory_that_all_users_can_read_keeps_its_mode_and_is_told(
+    tmp_path: Path, mode: int, told: bool
+) -> None:
+    root = tmp_path / "its own"
+    root.mkdir()
+    root.chmod(mode)
+
+    with capture_logs() as logs, StateDirectory(root).lock():
+        pass
+
+    assert root.stat().st_mode & 0o777 == mode
+    assert [line["remedy"] for line in logs] == ([f"chmod o= '{root}'"] if told else [])
+
+
+def test_a_path_with_bytes_that_are_not_utf_8_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="not UTF-8; choose another with --state-dir"):
+        StateDirectory(tmp_path / "a\udcff").lock()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_can_be_in_a_directory_of_any_characters(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "köln 東京: a,b;c'd\"e\n%41#*?[]{}\\")
+    with state.lock():
+        state.record(IDENTITY)
+        for _ in range(2):
+            open_store(state.database).close()
+        assert state.recorded("shop/orders", 3) == IDENTITY

@@ -1,16 +1,15 @@
 """The input loses its tail, as after a power loss, and other records come in its place."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from dedupe_local.servers.kafka import EmbeddedBroker
-from tests.support.checker.record import Message
-from tests.support.processes.brokers import losing, mortal_broker
+from tests.faults.truncated.records import accept, messages, passed
+from tests.support.processes.brokers import losing
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.traffic.streams import TestStream
 
@@ -18,17 +17,6 @@ CreateStream = Callable[..., TestStream]
 
 KEPT, LOST, NEW = 60, 40, 70
 READ = KEPT + LOST
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Run a broker whose logs these tests may cut."""
-    with mortal_broker(tmp_path_factory.mktemp("cut-broker")) as running:
-        yield running
-
-
-def messages(count: int, first: int) -> list[Message]:
-    return [Message(0, b"%d" % (first + n), b"amount-%d" % (first + n)) for n in range(count)]
 
 
 def wait_until_truncated(worker: WorkerProcess, *words: str) -> None:
@@ -43,16 +31,6 @@ def wait_until_truncated(worker: WorkerProcess, *words: str) -> None:
         )
 
     worker.wait_until(is_so, f"/readyz says InputTruncated, {words}")
-
-
-def accept(stream: TestStream, *accepted: dict[str, object]) -> None:
-    document = yaml.safe_load(stream.manifest.read_text())
-    document["spec"]["input"]["acceptTruncated"] = list(accepted)
-    stream.manifest.write_text(yaml.safe_dump(document))
-
-
-def passed(stream: TestStream) -> Counter[bytes | None]:
-    return Counter(record.key for record in stream.clean())
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
@@ -84,12 +62,12 @@ def test_a_lost_tail_waits_for_a_person_and_skips_nothing(
     assert passed(stream).total() == READ
     worker.sigterm()
 
-    accept(stream, {**place, "offset": KEPT - 1, "epoch": 2})  # of another one
+    accept(stream, "input", {**place, "offset": KEPT - 1, "epoch": 2})  # of another one
     worker = workers.start(stream)
     wait_until_truncated(worker, "epoch: 2")
     worker.sigterm()
 
-    accept(stream, {**place, "epoch": 2})
+    accept(stream, "input", {**place, "epoch": 2})
     worker = workers.start(stream)
     worker.wait_until_caught_up()
     assert passed(stream) == Counter(b"%d" % n for n in range(READ + NEW))

@@ -1,8 +1,9 @@
 """The epoch log loses its tail, as after a power loss, and another entry comes in its place, or none."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -18,22 +19,18 @@ from dedupe_growth.writer import EpochWriter
 from dedupe_kafka.client_config import producer_config
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.epochs_topic import epochs_topic
+from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.patience import wait_for
-from tests.support.processes.brokers import losing, mortal_broker
+from tests.support.processes.brokers import losing
 from tests.support.processes.routers import RoutedStream
 
 CreateStream = Callable[..., RoutedStream]
 
+T = TypeVar("T")
+
 LOST = Listed(epoch=0, inputs={"lost": 1})
 OTHERS = [Listed(epoch=0, inputs={"other": 1}), Listed(epoch=0, inputs={"more": 1})]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Run a broker whose logs these tests may cut."""
-    with mortal_broker(tmp_path_factory.mktemp("cut-broker")) as running:
-        yield running
 
 
 def reader_of(stream: DedupeStream) -> EpochReader:
@@ -52,7 +49,20 @@ def append(stream: DedupeStream, entry: Listed) -> Epochs:
     with closing(reader_of(stream)) as known, closing(reader_of(stream)) as reader:
         topic = epochs_topic(stream.spec.output.topic)
         writer = EpochWriter(Producer(config), reader, topic, SYSTEM_CLOCK)
-        return writer.append(known.read_to_end(), entry)
+        return writer.append(answer(known.read_to_end), entry)
+
+
+def answer(ask: Callable[[], T]) -> T:
+    """Ask until the broker answers, which has just started again."""
+    answers: list[T] = []
+
+    def is_answered() -> bool:
+        with suppress(BrokerUnavailable):
+            answers.append(ask())
+        return bool(answers)
+
+    wait_for(is_answered, "the broker answers")
+    return answers[0]
 
 
 def refuses(read: Callable[[], object]) -> bool:
@@ -60,6 +70,8 @@ def refuses(read: Callable[[], object]) -> bool:
         read()
     except EpochLogUnreadable:
         return True
+    except BrokerUnavailable:
+        return False
     return False
 
 
@@ -74,15 +86,15 @@ def test_who_has_read_a_lost_entry_refuses_the_log(
         with losing(broker, topic, tmp_path) as lose:
             known = append(stream, LOST)
             wait_for(lambda: polling.poll() == known, "the router reads the entry")
-            assert reading.read_to_end() == controller.read() == known
+            assert answer(reading.read_to_end) == answer(controller.read) == known
             lose()
         for entry in instead:
             append(stream, entry)
         wait_for(lambda: refuses(polling.poll), "a running router refuses the log")
         for _ in range(2):
             with pytest.raises(EpochLogUnreadable, match="restore it from a copy"):
-                reading.read_to_end()
+                answer(reading.read_to_end)
             with pytest.raises(EpochLogUnreadable, match="has lost entry 2"):
-                controller._append(OTHERS[0])  # noqa: SLF001 (its next act, without a growth)
+                answer(lambda: controller._append(OTHERS[0]))  # noqa: SLF001 (its next act, without a growth)
     with closing(reader_of(stream)) as after:
-        assert after.read_to_end().entries == known.entries - 1 + len(instead)
+        assert answer(after.read_to_end).entries == known.entries - 1 + len(instead)

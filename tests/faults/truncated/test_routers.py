@@ -1,16 +1,15 @@
 """An input of routers loses its tail, as after a power loss, and other records come in its place."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from dedupe_local.servers.kafka import EmbeddedBroker
-from tests.support.checker.record import Message
-from tests.support.processes.brokers import losing, mortal_broker
+from tests.faults.truncated.records import accept, messages, passed
+from tests.support.processes.brokers import losing
 from tests.support.processes.processes import Workers
 from tests.support.processes.routers import RoutedStream, RouterProcess, Routers
 
@@ -18,18 +17,6 @@ CreateStream = Callable[..., RoutedStream]
 
 KEPT, LOST, NEW = 60, 40, 70
 READ = KEPT + LOST
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Run a broker whose logs these tests may cut."""
-    with mortal_broker(tmp_path_factory.mktemp("cut-broker")) as running:
-        yield running
-
-
-def messages(count: int, first: int, partition: int = 0) -> list[Message]:
-    numbers = range(first, first + count)
-    return [Message(partition, b"%d" % n, b"amount-%d" % n) for n in numbers]
 
 
 def wait_until_truncated(router: RouterProcess, *words: str) -> None:
@@ -42,16 +29,6 @@ def wait_until_truncated(router: RouterProcess, *words: str) -> None:
         return status.reason == "InputTruncated" and all(word in said for word in words)
 
     router.wait_until(is_so, f"it says InputTruncated, {words}")
-
-
-def accept(stream: RoutedStream, *accepted: dict[str, object]) -> None:
-    document = yaml.safe_load(stream.manifest.read_text())
-    document["spec"]["input"]["acceptTruncated"] = list(accepted)
-    stream.manifest.write_text(yaml.safe_dump(document))
-
-
-def passed(stream: RoutedStream) -> Counter[bytes | None]:
-    return Counter(record.key for record in stream.clean())
 
 
 def numbers(*ranges: range) -> Counter[bytes]:
@@ -92,12 +69,12 @@ def test_a_lost_tail_holds_its_partition_for_a_person_and_skips_nothing(
     assert stream.routed()[raw].get(0) == READ
     assert router.sigterm() == 0
 
-    accept(stream, {**place, "offset": KEPT - 1, "epoch": 2})  # of another one
+    accept(stream, "input", {**place, "offset": KEPT - 1, "epoch": 2})  # of another one
     router = routers.start(stream)
     wait_until_truncated(router, "epoch: 2")
     assert router.sigterm() == 0
 
-    accept(stream, {**place, "epoch": 2})
+    accept(stream, "input", {**place, "epoch": 2})
     router = routers.start(stream)
     stream.wait_until_routed()
     router.wait_until_ready()

@@ -1,6 +1,6 @@
 """A topic loses its tail under those who read it on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -12,18 +12,11 @@ from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_pipeline.datasource.options import read_options
 from dedupe_pipeline.datasource.stream import StreamReader
 from tests.support.checker.record import Message
-from tests.support.processes.brokers import losing, mortal_broker
+from tests.support.processes.brokers import losing
 from tests.support.traffic.traffic import produce
 
 KEPT, LOST, NEW = 60, 40, 20
 LOSS = f"read to offset {KEPT + LOST} and ends at {KEPT + NEW}"
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Run a broker whose logs these tests may cut."""
-    with mortal_broker(tmp_path_factory.mktemp("cut-broker")) as running:
-        yield running
 
 
 def send(broker: EmbeddedBroker, topic: str, count: int) -> None:

@@ -159,7 +159,7 @@ class Session:
         )
         if opened.plan.reason == "OutputTopicReplaced":
             start = begin_output(start, partition)
-        record_topics(self._config.state, partition, output, reader, start)
+        record_topics(self._factory, partition, output, reader, start)
         request = self._requests.waiting
         learn = partial(epochs.learn, window, start)
         position = self._startup.catch_up(partition, opened.plan, window, start, learn=learn)

@@ -16,7 +16,7 @@ from dedupe_kafka.offsets import NOTHING_READ, LastRead, Place
 from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.recovery.lost_tail import Known, LostTail, furthest, rewind
+from dedupe_worker.recovery.lost_tail import NOTHING_KNOWN, Known, LostTail, furthest, rewind
 from dedupe_worker.recovery.tail import plan_start
 from dedupe_worker.recovery.taken_over import TakenOver, committed_offset
 from dedupe_worker.status import Degraded, WorkerState
@@ -35,7 +35,8 @@ class InputStart:
     `committed` is the group's committed offset if it is of this input topic, `end` the partition's end at this start.
     `unlabelled`: the group has a committed offset that does not name this input topic, or another one counts. The
     topic's retention deleted `expired` offsets before `offset` before they were committed. `last_read` is the last
-    record before `offset`, and `low` the first offset of the partition.
+    record before `offset`, and `low` the first offset of the partition. `stored` is the output position that the store
+    has with this offset: what is after it may be of input that is read again.
     """
 
     offset: int
@@ -45,6 +46,7 @@ class InputStart:
     expired: int = 0
     last_read: LastRead = NOTHING_READ
     low: int = 0
+    stored: int | None = None
 
     @property
     def reads_from(self) -> int:
@@ -104,12 +106,12 @@ def find_start(
     group: str,
     *,
     tail: LostTail,
-    read_before: int = -1,
+    read_before: Known = NOTHING_KNOWN,
     trims: bool = False,
 ) -> InputStart:
     """Find the input offset at which to continue. Raises StreamError.
 
-    `read_before` is the offset of a discarded store. `trims`: the workers themselves delete input that is committed.
+    `read_before` is the position of a discarded store. `trims`: the workers themselves delete input that is committed.
     What is committed through `reader` from now on carries the last record before the offset.
     """
     topic, number = partition.input_topic, partition.identity.partition
@@ -119,7 +121,8 @@ def find_start(
     committed = found if same else None
     available = partition.topics.offsets(topic.name, number)
     if (of and not same) or (partition.recorded is not None and not partition.same_input):
-        read_before = max(read_before, 0)  # made anew: its records count from the first on
+        # Made anew: its records count from the first on.
+        read_before = read_before if read_before.offset >= 0 else Known(0)
     high_watermark = partition.topics.high_watermark(topic.name, number)
     known = furthest(committed, store.metadata, read_before)
     place, end = (topic.name, number), max(available.end, high_watermark)
@@ -143,6 +146,7 @@ def find_start(
         )
         log.error("input records expired before they were read", offsets=start.expired)
     unlabelled = (found is not None and of != topic.id) or parting is not None
+    latest = store.metadata
     return InputStart(
         start.offset,
         committed,
@@ -151,6 +155,7 @@ def find_start(
         start.expired,
         last_read=reader.last_read,
         low=available.low,
+        stored=latest.output_position if latest and latest.input_offset == start.offset else None,
     )
 
 

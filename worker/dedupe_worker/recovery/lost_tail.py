@@ -40,19 +40,24 @@ class Known:
         return self.last_read.end if self.last_read.is_known else self.offset
 
 
+NOTHING_KNOWN: Final = Known(-1)
+
+
 def furthest(
-    committed: Committed | None, metadata: StoreMetadata | None, read_before: int = -1
+    committed: Committed | None,
+    metadata: StoreMetadata | None,
+    read_before: Known = NOTHING_KNOWN,
 ) -> Known:
     """Return the furthest of the known positions.
 
     A later leader epoch is further: it is of the log after a loss, whose offsets may be smaller.
     """
-    known = Known(-1)
+    known = read_before
     if committed is not None:
-        known = Known(committed.offset, committed.last_read)
+        known = _further(Known(committed.offset, committed.last_read), known)
     if metadata is not None:
         known = _further(known, Known(metadata.input_offset, last_read_of(metadata)))
-    return _further(known, Known(read_before))
+    return known
 
 
 def _further(first: Known, second: Known) -> Known:

@@ -18,11 +18,10 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.lost_output import reached
 from dedupe_worker.recovery.taken_over import TakenOver
-from dedupe_worker.store.state_dir import StateDirectory
 
 
 def record_topics(
-    state: StateDirectory,
+    factory: ComponentFactory,
     partition: TakenOver,
     output: PartitionOutput,
     reader: PartitionReader,
@@ -36,9 +35,11 @@ def record_topics(
     ids = partition.output_topic.id, partition.input_topic.id
     if start.committed is None or start.unlabelled:
         position = recorded_position(start.committed, start.offset, *ids)
+        if position is None and factory.policy.delivery is Delivery.AT_LEAST_ONCE:
+            position = start.stored  # before the store catches up
         cut = decode_metadata(start.committed.metadata).cut if start.committed else None
         output.record_start(start.offset, reader, encode_metadata(*ids, position, cut))
-    identity = partition.identity
+    state, identity = factory.config.state, partition.identity
     if state.recorded(identity.stream, identity.partition) != identity:
         state.record(identity)
 
@@ -64,8 +65,13 @@ def resume(
     # Repeats of what retention has deleted unread may be dropped with it: not in a stream where they pass.
     expired = start.expired if factory.policy.mode is Mode.ENFORCE else 0
     recorded = recorded_position(start.committed, start.offset - expired, *topics)
-    if recorded is None and factory.policy.delivery is Delivery.AT_LEAST_ONCE:
-        output.record_start(start.offset, reader, encode_metadata(*topics, position, border.cut))
+    at_least_once = factory.policy.delivery is Delivery.AT_LEAST_ONCE
+    if recorded is None and at_least_once:
+        recorded = start.stored
+        if recorded is None:
+            output.record_start(
+                start.offset, reader, encode_metadata(*topics, position, border.cut)
+            )
     if recorded is not None and recorded < position:
         # What retention has deleted can't be read, and would be waited for at each start.
         name, number = partition.output_topic.name, partition.identity.partition
@@ -86,6 +92,5 @@ def resume(
     output.resume(position, metadata)
     came_short = reached(start.committed, partition.output_topic.id) > position
     if border.unrecorded or came_short:  # a growth waits for the one; the other counts once
-        exactly_once = factory.policy.delivery is Delivery.EXACTLY_ONCE
-        output.record_start(start.offset, reader, metadata(None if exactly_once else position))
+        output.record_start(start.offset, reader, metadata(position if at_least_once else None))
     return uncommitted

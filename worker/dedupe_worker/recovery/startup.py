@@ -30,8 +30,10 @@ from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.input_offset import InputStart, begin_input
 from dedupe_worker.recovery.lost_output import Lost, find_loss, remember, report
+from dedupe_worker.recovery.lost_tail import NOTHING_KNOWN, Known
 from dedupe_worker.recovery.output_values import own_values, settled
 from dedupe_worker.recovery.reach import reaches_back
+from dedupe_worker.recovery.shortened import ShortenedRebuild
 from dedupe_worker.recovery.tail import (
     CatchUpPlan,
     Trust,
@@ -50,7 +52,7 @@ from dedupe_worker.store.checkpoint import (
     remove_unfinished,
     restore_from_checkpoint,
 )
-from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.metadata import StoreMetadata, last_read_of
 from dedupe_worker.store.offset_ranges import decode_ranges
 from dedupe_worker.store.state_dir import Identity
 
@@ -61,14 +63,14 @@ log = structlog.get_logger()
 class OpenedStore:
     """An open store, and the plan of how it catches up with the output.
 
-    `partition` has the input topic's id of topic_proof.py, where the brokers give none. `read_before` is the input
-    offset up to which a discarded store had read, -1 if there is none.
+    `partition` has the input topic's id of topic_proof.py, where the brokers give none. `read_before` is how far a
+    discarded store had read the input.
     """
 
     store: IdStore
     plan: CatchUpPlan
     partition: TakenOver
-    read_before: int = -1
+    read_before: Known = NOTHING_KNOWN
 
 
 Learn = Callable[[int], None]
@@ -120,21 +122,22 @@ class Startup:
             ahead=lost is not None and lost.in_store,
             made_anew=anew,
         )
+        shortened = ShortenedRebuild(state)
         if plan.rebuild:
             # The output topic does not have past ids. What a rebuild that was interrupted before its store had a mark
             # was for is gone with the store and the identity before.
-            if began_with_past_ids(state, oldest) or state.shortened:
+            if began_with_past_ids(state, oldest) or shortened.is_recorded:
                 new = plan.reason == "NewStore"
-                reason = (state.rebuild_reason if new else "") or plan.reason
+                reason = (shortened.reason if new else "") or plan.reason
                 plan = replace(plan, truncated=True, reason=reason)
             if plan.truncated:
-                self._remember_shortened(plan, found, unlabelled)
+                _record_shortened(shortened, plan, found, unlabelled)
             if store is not None:
                 store.close()
             state.discard_store()
             store = None
         else:
-            state.forget_shortened()  # the store itself says so
+            shortened.forget()  # the store itself says so
         store = store or self._factory.make_store()
         topic = replace(partition.input_topic, id=proved.input_id)
         begin_input(
@@ -144,7 +147,7 @@ class Startup:
             earlier=partition.earlier_inputs,
         )
         partition = replace(partition, input_topic=topic)
-        return OpenedStore(store, plan, partition, state.read_before(topic.id))
+        return OpenedStore(store, plan, partition, shortened.read_before(topic.id))
 
     def _find_loss(
         self, partition: TakenOver, store: IdStore | None, output: OffsetRange, *, made_anew: bool
@@ -157,21 +160,6 @@ class Startup:
             remember(self._factory, partition, lost)
         report(self._factory)
         return lost
-
-    def _remember_shortened(
-        self, plan: CatchUpPlan, metadata: StoreMetadata | None, unlabelled: str
-    ) -> None:
-        """Record that the window is shorter, and how far the store had read.
-
-        And why. A store whose output position is beyond the output says nothing of this input either. Without a store
-        the record of a rebuild that was interrupted stays.
-        """
-        state = self._config.state
-        if metadata and plan.reason != "StoreAheadOfOutput":
-            topic = metadata.input_topic or unlabelled
-            state.remember_shortened(plan.reason, metadata.input_offset, topic)
-        elif not state.shortened:
-            state.remember_shortened(plan.reason)
 
     def _open_trusted(
         self, identity: Identity, output: OffsetRange
@@ -252,7 +240,7 @@ class Startup:
             first_ms=first_ms,
             now_ms=self._clock.time_ms(),
         )
-        self._config.state.forget_shortened()
+        ShortenedRebuild(self._config.state).forget()
 
     def _read_tail(  # noqa: PLR0917 (of one catch-up, each once)
         self,
@@ -284,3 +272,21 @@ class Startup:
                 on_progress=partial(show_progress, self._worker_state, plan.reason),
                 own=decode_ranges(metadata.own_output) if metadata and not begin else (),
             )
+
+
+def _record_shortened(
+    shortened: ShortenedRebuild,
+    plan: CatchUpPlan,
+    metadata: StoreMetadata | None,
+    unlabelled: str,
+) -> None:
+    """Record that the window is shorter, why, and how far the store had read.
+
+    A store whose output position is beyond the output says nothing of this input either. Without a store the record of
+    a rebuild that was interrupted stays.
+    """
+    if metadata and plan.reason != "StoreAheadOfOutput":
+        known = Known(metadata.input_offset, last_read_of(metadata))
+        shortened.record(plan.reason, known, metadata.input_topic or unlabelled)
+    elif not shortened.is_recorded:
+        shortened.record(plan.reason)

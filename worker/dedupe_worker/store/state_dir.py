@@ -196,48 +196,6 @@ class StateDirectory:
         """Write the identity, all or nothing."""
         write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
 
-    @property
-    def shortened(self) -> bool:
-        """Return whether a rebuild was begun whose window is shorter than configured."""
-        return self._shortened.exists()
-
-    @property
-    def rebuild_reason(self) -> str:
-        """Return the reason of that rebuild; empty if it is not known."""
-        return self._shortened_fields()[2]
-
-    def remember_shortened(
-        self, reason: str, input_offset: int = -1, input_topic: str = ""
-    ) -> None:
-        """Record it on disk, before the store that would show it is discarded.
-
-        With the reason, and how far that store had read the input.
-        """
-        write_atomically(self._shortened, f"{input_offset} {input_topic} {reason}")
-
-    def read_before(self, input_topic: str) -> int:
-        """Return how far the discarded store had read this input topic.
-
-        It is -1 if that is not known.
-        """
-        offset, topic, _ = self._shortened_fields()
-        return int(offset) if topic == input_topic else -1
-
-    def _shortened_fields(self) -> tuple[str, str, str]:
-        """Return input offset, input topic and reason, as far as they are known."""
-        # Earlier versions leave it empty, or name no reason.
-        text = self._shortened.read_text() if self.shortened else ""
-        offset, topic, reason = (*text.split(" "), "", "")[:3]
-        return offset or "-1", topic, reason
-
-    def forget_shortened(self) -> None:
-        """Remove the record, because the rebuilt store has the mark on disk."""
-        self._shortened.unlink(missing_ok=True)
-
-    @property
-    def _shortened(self) -> Path:
-        return self.root / "shortened"
-
     def discard_store(self) -> None:
         """Delete the store, so that it is rebuilt; a power loss does not bring it back."""
         if self.database.exists():

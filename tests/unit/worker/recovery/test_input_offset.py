@@ -89,6 +89,15 @@ def test_the_offset_of_the_store_counts_as_well() -> None:
     assert find(OTHERS, "now", stored=70).offset == 70
 
 
+@pytest.mark.parametrize(
+    ("committed", "stored", "position"), [(None, 70, 1), (60, 70, 1), (60, 50, None)]
+)
+def test_the_output_position_of_the_store_counts_with_its_offset(
+    committed: int | None, stored: int, position: int | None
+) -> None:
+    assert find(OURS, "now", stored, committed=committed).stored == position
+
+
 @pytest.mark.parametrize(("committed", "reasons"), [(20, []), (5, [("InputExpired", 15)])])
 def test_input_that_expired_unread_is_a_degraded_reason(
     committed: int, reasons: list[tuple[str, int]]

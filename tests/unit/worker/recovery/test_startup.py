@@ -15,15 +15,19 @@ import pytest
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_ids.extract import extractor_for
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.offsets import LastRead, OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topic, Topics
+from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.input_offset import InputStart
+from dedupe_worker.recovery.lost_tail import NOTHING_KNOWN, Known, furthest
 from dedupe_worker.recovery.output_values import own_values
+from dedupe_worker.recovery.shortened import ShortenedRebuild
 from dedupe_worker.recovery.startup import OpenedStore, Startup
+from dedupe_worker.recovery.tail import begin_rebuild
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.side_topics.owner_log import encode_entries
 from dedupe_worker.status import Progress, show_progress
@@ -127,18 +131,41 @@ def test_a_store_that_is_discarded_for_its_output_leaves_its_input_offset(
     remember(store, random_ids(1, 10), position=position)
     store.close()
     starts.state.record(IDENTITY)
-    assert starts.open(output_topic_id).read_before == expected
-    assert starts.open(output_topic_id).read_before == expected  # killed before its first id
+    assert starts.open(output_topic_id).read_before.offset == expected
+    assert starts.open(output_topic_id).read_before.offset == expected  # killed before its first id
     opened = starts.startup.open_store(starts.partition(output_topic_id))
     begin = starts.startup._begin  # noqa: SLF001 (what the first record of the output calls)
     begin(opened.plan, Window(opened.store), InputStart(expected, None, 0), 5)
     opened.store.close()
-    assert starts.open(output_topic_id).read_before == -1
+    assert starts.open(output_topic_id).read_before == NOTHING_KNOWN
+
+
+def test_a_store_that_is_discarded_leaves_the_leader_epoch_of_its_input_offset(
+    starts: Starts,
+) -> None:
+    store = starts.factory.make_store()
+    store.begin_input("in")
+    last_read = LastRead(8, 0)
+    begin_rebuild(
+        Window(store),
+        start=10,
+        input_offset=10,
+        last_read=last_read,
+        truncated=False,
+        first_ms=0,
+        now_ms=0,
+    )
+    store.close()
+    starts.state.record(IDENTITY)
+    known = starts.open().read_before
+    assert known == Known(10, last_read)
+    # The group has read a later log, which is shorter.
+    assert furthest(Committed(5, None, epoch=1), None, known) == Known(5, LastRead(5, 1))
 
 
 def test_an_input_offset_of_another_topic_is_not_left(starts: Starts) -> None:
-    starts.state.remember_shortened("NewStore", 7, "other")
-    assert starts.open().read_before == -1
+    ShortenedRebuild(starts.state).record("NewStore", Known(7), "other")
+    assert starts.open().read_before == NOTHING_KNOWN
 
 
 @pytest.mark.parametrize(
@@ -149,7 +176,7 @@ def test_a_mark_of_an_earlier_version_names_no_reason(
 ) -> None:
     (starts.state.root / "shortened").write_text(text)
     opened = starts.open()
-    assert (opened.read_before, opened.plan.reason) == (read_before, "NewStore")
+    assert (opened.read_before, opened.plan.reason) == (Known(read_before), "NewStore")
     assert opened.plan.truncated
 
 
@@ -160,7 +187,7 @@ def test_a_store_that_has_the_mark_itself_needs_no_other(starts: Starts) -> None
     begin = starts.startup._begin  # noqa: SLF001 (what the first record of the output calls)
     begin(opened.plan, Window(opened.store), InputStart(0, None, 0), 5)
     opened.store.close()
-    assert not starts.state.shortened
+    assert not ShortenedRebuild(starts.state).is_recorded
     after = starts.startup.open_store(starts.partition())
     stamp = after.store.metadata
     after.store.close()
@@ -171,9 +198,9 @@ def test_a_store_that_has_the_mark_itself_needs_no_other(starts: Starts) -> None
 def test_a_mark_that_outlives_the_rebuild_does_not_shorten_the_next_one(starts: Starts) -> None:
     """The process was killed between the store's mark and the removal of the other."""
     write_store(starts, 50)
-    starts.state.remember_shortened("NewStore")
+    ShortenedRebuild(starts.state).record("NewStore")
     assert not starts.open().plan.rebuild
-    assert not starts.state.shortened
+    assert not ShortenedRebuild(starts.state).is_recorded
 
 
 @pytest.mark.parametrize("kind", STORES)

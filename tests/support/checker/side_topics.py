@@ -350,8 +350,9 @@ class SideTopics:
         first = lives[-1].input
         if record in self._inputs_of(lives[-1]) or (first and first.place > record.place):
             return  # it is the first one, or was taken for it, see `_another_stood_in`
-        if first and first.position == record.position and first.written.lost_ms is not None:
-            return  # it has the very place of the lost one
+        lost = self.timeline.is_routed or (first and first.written.lost_ms is not None)
+        if lost and first and first.position == record.position:
+            return  # it has the very place of the lost one that it repeats, see docs/guarantees.md
         if self._is_taken_for(record, lives[-1]):
             return
         role = self._role_of(record, lives[-1])

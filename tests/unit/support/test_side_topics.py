@@ -611,3 +611,18 @@ def test_a_duplicate_that_a_router_has_written_twice_is_routed_twice(
     origins = ("orders:0:7", "orders:0:8", "orders:0:8")
     records[:] = [replace(each, origin=at) for each, at in zip(records, origins, strict=True)]
     assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"), [("orders:0:7", set()), ("orders:0:8", {"misrouted"})]
+)
+def test_a_repeat_at_the_place_of_the_lost_record_that_it_repeats_is_not_routed(
+    origin: str, expected: set[str]
+) -> None:
+    told = Told(rules=ROUTES, routers=True)
+    first, _ = told.send(b"a", b"a")
+    told.commit([first], 2)
+    records = told.topic(TopicRole.INPUT).records
+    origins = ("orders:0:7", origin)
+    records[:] = [replace(each, origin=at) for each, at in zip(records, origins, strict=True)]
+    assert told.kinds() == expected

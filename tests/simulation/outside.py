@@ -78,6 +78,23 @@ class Outside(Machines):
             )
         self.clock.after(_PERSON_SECONDS, self._accept_losses)
 
+    def damage(self, topic: str, partition: int, share: float, seconds: float) -> None:
+        """Damage the batch at a share of a partition's records, and repair it after a while."""
+        logs = self.kafka.topics.get(topic).logs
+        batches = (
+            [] if partition >= len(logs) else [b for b in logs[partition].batches if b.records]
+        )
+        if not batches:
+            return
+        batch = batches[int(share * (len(batches) - 1))]
+        batch.damaged = True
+        self.recorder.event(EventKind.DAMAGED, partition, topic=role_of(topic))
+
+        def repair() -> None:
+            batch.damaged = False
+
+        self.clock.after(seconds, repair)
+
     def _accept_losses(self) -> None:
         """Add to the manifest what the readers of inputs name, and restart them."""
         readers = self._input_readers

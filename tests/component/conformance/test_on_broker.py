@@ -21,7 +21,7 @@ from tests.conftest import is_led
 from tests.simulation.conformance.scripts import LOSSES, SCRIPTS, Script
 from tests.simulation.conformance.world import World
 from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS, patience
-from tests.support.processes.brokers import losing, mortal_broker
+from tests.support.processes.brokers import flip, losing, mortal_broker
 
 
 class BrokerWorld(World):
@@ -66,6 +66,12 @@ class BrokerWorld(World):
         assert self._copies is not None
         with losing(self._broker, topic, self._copies) as lose:
             yield lose
+
+    @contextmanager
+    def flipped(self, topic: str, value: bytes) -> Iterator[None]:
+        repair = flip(self._broker, topic, value)
+        yield
+        repair()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -20,9 +20,9 @@ from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit.unread import unread
 from dedupe_worker.kafka.open_reader import open_reader
 from dedupe_worker.kafka.output_reader import OutputReader
-from tests.component.worker.test_damaged_input import flip
 from tests.conftest import CreateTopic
 from tests.support.checker.record import Message
+from tests.support.processes.brokers import flip
 from tests.support.traffic.traffic import produce
 
 BEFORE = 3

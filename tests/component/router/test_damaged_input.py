@@ -6,8 +6,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from dedupe_local.servers.kafka import EmbeddedBroker
-from tests.component.worker.test_damaged_input import flip, messages, send_with_name_not_utf_8
+from tests.component.worker.test_damaged_input import messages, send_with_name_not_utf_8
 from tests.support.checker.record import Message
+from tests.support.processes.brokers import flip
 from tests.support.processes.routers import RoutedStream, RouterProcess, Routers
 
 CreateStream = Callable[..., RoutedStream]

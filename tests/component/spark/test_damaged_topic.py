@@ -13,9 +13,10 @@ from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.audit import audit
 from dedupe_pipeline.jobs.land.job import land
 from dedupe_pipeline.source import read_clean
-from tests.component.worker.test_damaged_input import flip, messages
+from tests.component.worker.test_damaged_input import messages
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
+from tests.support.processes.brokers import flip
 from tests.support.spark.session import spark
 from tests.support.traffic.traffic import produce
 

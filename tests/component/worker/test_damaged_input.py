@@ -12,6 +12,7 @@ from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.patience import HANG_SECONDS
+from tests.support.processes.brokers import flip
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.traffic.streams import TestStream
 
@@ -22,22 +23,6 @@ BEFORE = 30
 
 def messages(count: int, first: int = 0) -> list[Message]:
     return [Message(0, b"%d" % (first + n), b"amount-%d" % (first + n)) for n in range(count)]
-
-
-def flip(broker: EmbeddedBroker, topic: str, what: bytes) -> Callable[[], None]:
-    """Flip a byte of the segment on the broker's disk; return what flips it back."""
-    (segment,) = Path(broker.data_dir / "data" / f"{topic}-0").glob("*.log")
-    at = segment.read_bytes().index(what)
-
-    def turn() -> None:
-        with segment.open("r+b") as file:
-            file.seek(at)
-            (byte,) = file.read(1)
-            file.seek(at)
-            file.write(bytes([byte ^ 1]))
-
-    turn()
-    return turn
 
 
 def send_with_name_not_utf_8(broker: EmbeddedBroker, topic: str) -> None:

@@ -19,6 +19,7 @@ from tests.simulation.conformance.world import (
 
 _END = "_PARTITION_EOF"
 _NONE = -1001
+_CHECKED = {"check.crcs": True}
 
 
 def an_open_transaction_holds_back_the_last_stable_offset(
@@ -51,6 +52,28 @@ def an_open_transaction_holds_back_the_last_stable_offset(
         4,
         [(2, b"2"), (3, b"3"), (5, _END)],
         (0, 5),
+    ]
+
+
+def a_damaged_batch_is_an_error_at_its_first_offset(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """Again and again, as it is fetched anew; what stands before it is delivered."""
+    topic, producer = world.create("damaged"), world.producer(**{"linger.ms": 100})
+    for values in ((b"0", b"1"), (b"2", b"damaged", b"4"), (b"5",)):
+        send(producer, topic, *values)
+    with world.flipped(topic, b"damaged"):
+        readers = [world.reader(topic, each, **_CHECKED) for each in (0, 3, 5)]
+        answers: list[Answer] = [read(each, 2) for each in readers]
+        for each in readers:
+            each.close()
+    answers.append(read(world.reader(topic, 3, **_CHECKED)))
+    damaged, rest = [(2, "_BAD_MSG")] * 2, [(5, b"5"), (6, _END)]
+    return answers, [
+        [(0, b"0"), (1, b"1"), *damaged],
+        damaged,
+        rest,
+        [(3, b"damaged"), (4, b"4"), *rest],
     ]
 
 

@@ -9,6 +9,7 @@ Script = Callable[[World], tuple[list[Answer], list[Answer]]]
 
 SCRIPTS: list[Script] = [
     reading.an_open_transaction_holds_back_the_last_stable_offset,
+    reading.a_damaged_batch_is_an_error_at_its_first_offset,
     reading.aborted_records_and_markers_take_offsets,
     reading.an_end_is_shown_once_each_time_it_is_reached,
     reading.deleted_records_are_out_of_range,

@@ -45,6 +45,14 @@ class SimulatedWorld(World):
         yield lambda: log.truncate(end)
 
     @contextmanager
+    def flipped(self, topic: str, value: bytes) -> Iterator[None]:
+        batches = self.cluster.log(topic, 0).batches
+        (batch,) = (each for each in batches if value in {one.value for one in each.records})
+        batch.damaged = True
+        yield
+        batch.damaged = False
+
+    @contextmanager
     def frozen(self) -> Iterator[None]:
         self.cluster.coordinator_away(float("inf"))
         yield

@@ -63,6 +63,11 @@ class World(ABC):
 
     @contextmanager
     @abstractmethod
+    def flipped(self, topic: str, value: bytes) -> Iterator[None]:
+        """Let a byte of a record's value be another one on the disk of the broker meanwhile, in partition 0."""
+
+    @contextmanager
+    @abstractmethod
     def frozen(self) -> Iterator[None]:
         """Let the cluster answer nothing meanwhile."""
 

@@ -319,6 +319,9 @@ class SimConsumer:
             if room <= 0:
                 return
             fetched = log.fetch(each.position, committed=self._committed, at_most=room)
+            if fetched.damaged is not None:
+                self._show_damage(each, fetched.damaged)
+                return
             each.coming, each.comes_at = fetched, now + fetched.seconds + self._slowness(each)
             log.read_up_to = max(log.read_up_to, fetched.next_offset)
 
@@ -377,6 +380,12 @@ class SimConsumer:
             at = f"{each.position} (HighwaterMark {each.high})"
             text = f"Fetch from broker 1 reached end of partition at offset {at}"
             self._queue.append(_event(each, KafkaError._PARTITION_EOF, text))  # noqa: SLF001 (a public name)
+
+    def _show_damage(self, each: _Assigned, offset: int) -> None:
+        """Deliver an error, again with each fetch."""
+        error = kafka_error(KafkaError._BAD_MSG, "failed CRC32C check")  # noqa: SLF001 (a public name)
+        topic, partition = each.place
+        self._queue.append(Message(topic=topic, partition=partition, offset=offset, error=error))
 
     def _query(self, where: TopicPartition, timeout: float) -> tuple[int, int]:
         self._process.wait_request()

@@ -51,6 +51,8 @@ class Batch:
     fetch_seconds: float = 0.0
     epoch: int = 0
     """The leader epoch in which it was appended."""
+    damaged: bool = False
+    """Whether its checksum does not match."""
     messages: list[Message] | None = None
     """Each record as a consumer delivers it; made at the first fetch."""
 
@@ -64,13 +66,15 @@ class Batch:
 class Fetched:
     """The answer to a fetch: visible records, and the offset to fetch next.
 
-    `epoch` is the leader epoch of the last batch before that offset, -1 without one.
+    `epoch` is the leader epoch of the last batch before that offset, -1 without one. `damaged` is the first offset of
+    the batch that is to be fetched, if that is damaged.
     """
 
     messages: list[Message]
     next_offset: int
     seconds: float
     epoch: int = -1
+    damaged: int | None = None
 
 
 @dataclass(slots=True)
@@ -193,6 +197,10 @@ class PartitionLog:
         end, seconds, epoch = self.visible_end(committed=committed), 0.0, -1
         for batch in self._from(offset):
             if offset >= end or len(messages) >= at_most or (seconds and not patient):
+                break
+            if batch.damaged:
+                if not messages:
+                    return Fetched([], offset, seconds, epoch, batch.base)
                 break
             if not batch.control and not (committed and batch.aborted):
                 found = self._messages(batch)

@@ -31,7 +31,9 @@ from tests.simulation.schedule.input import Item, Send
 from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import (
+    DAMAGE_SHARE,
     AddPartitions,
+    Damage,
     ExpireOffsets,
     ForeignWrite,
     LeaderAway,
@@ -160,6 +162,11 @@ def schedule_of(seed: int) -> Schedule:
             steps.append(_send_again(random, steps[-1].action, steps[-1].partition))
     while source.sent < 60 or random.random() < 0.5:
         steps.append(_send(random, source, random.randrange(settings.partitions)))
+    random = Random(f"{seed} damage")  # of its own: all other schedules are as without it
+    if random.random() < DAMAGE_SHARE:
+        damage = Damage.chosen(random, random.choice([INPUT, OUTPUT]))
+        step = Step(_when(random), random.randrange(settings.partitions), damage)
+        steps.insert(random.randint(1, len(steps)), step)
     return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
 
 

@@ -41,6 +41,8 @@ from tests.simulation.schedule.routers import (
 from tests.simulation.schedule.settings import EPOCHS, OUTPUT, REPARTITION, Settings, input_topic
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import (
+    DAMAGE_SHARE,
+    Damage,
     LeaderAway,
     RefuseReading,
     StopFetching,
@@ -204,6 +206,11 @@ def routed_schedule_of(seed: int) -> Schedule:
         steps += source.repeats()
     _add_silence(Random(f"{seed} silence"), settings, steps)
     steps = _with_manifests(seed, settings, steps)
+    random = Random(f"{seed} damage")
+    if random.random() < DAMAGE_SHARE:
+        damage = Damage.chosen(random, _topic(random, settings))
+        step = Step(moment_of(random, damage), random.randrange(settings.partitions), damage)
+        steps.insert(random.randint(1, len(steps)), step)
     return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
 
 

@@ -1,13 +1,17 @@
 """Actions on topics, groups and brokers."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Final, Self
 
 from tests.simulation.recorder import FOREIGN
 from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+DAMAGE_SHARE: Final = 0.1
+"""The schedules that have a damaged batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,29 @@ class LoseInput:
     def perform(self, world: "World", partition: int) -> None:
         """Lose them."""
         world.lose_tail(INPUT, partition, self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Damage the batch at a `share` of a partition's batches, from 0 to 1, until its replica is repaired."""
+
+    topic: str
+    share: float
+    seconds: float
+
+    @classmethod
+    def chosen(cls, random: Random, topic: str) -> Self:
+        """Choose a batch, and how long it is damaged."""
+        return cls(topic, random.choice([0.0, 0.5, 0.9, 1.0]), random.choice([5.0, 60.0]))
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        return f"{self.topic} damaged"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Damage it."""
+        world.damage(self.topic, partition, self.share, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)

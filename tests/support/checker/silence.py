@@ -28,6 +28,7 @@ _CAUSES = {
     "TailRetainedAway": (EventKind.RETENTION,),
     "InputExpired": (EventKind.RETENTION,),
     "OffsetOutOfRange": (EventKind.RETENTION, EventKind.TAIL_LOST),
+    "RecordCorrupt": (EventKind.DAMAGED,),
     "StoreCorrupt": (EventKind.STORE_DAMAGED, EventKind.UNSYNCED_LOST),
 }
 """Reasons that an event explains."""

@@ -51,3 +51,19 @@ def losing(broker: EmbeddedBroker, topic: str, copies: Path) -> Iterator[Callabl
         broker.start()
 
     yield lose
+
+
+def flip(broker: EmbeddedBroker, topic: str, what: bytes) -> Callable[[], None]:
+    """Flip a bit of partition 0 on the broker's disk, where `what` stands; return what flips it back."""
+    (segment,) = (broker.data_dir / "data" / f"{topic}-0").glob("*.log")
+    at = segment.read_bytes().index(what)
+
+    def turn() -> None:
+        with segment.open("r+b") as file:
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
+
+    turn()
+    return turn

@@ -66,16 +66,12 @@ class Damage:
     topic: str
     share: float
     seconds: float
+    fault = "records damaged"
 
     @classmethod
     def chosen(cls, random: Random, topic: str) -> Self:
         """Choose a batch, and how long it is damaged."""
         return cls(topic, random.choice([0.0, 0.5, 0.9, 1.0]), random.choice([5.0, 60.0]))
-
-    @property
-    def fault(self) -> str:
-        """Name it."""
-        return f"{self.topic} damaged"
 
     def perform(self, world: "World", partition: int) -> None:
         """Damage it."""

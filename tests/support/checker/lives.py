@@ -84,11 +84,14 @@ class Lives:
     """The lives of all partitions, of a stream with routers."""
     _lives: dict[Id, list[Life]] = field(default_factory=dict)
     _begins: list[float] = field(default_factory=list)
+    _foreign: list[float] = field(default_factory=list)
 
     def begin(self, identity: Id, life: Life) -> None:
         """Add a life; those of the worker in the order in which it wrote them."""
         self._lives.setdefault(identity, []).append(life)
         insort(self._begins, life.begin_ms)
+        if life.output.is_foreign:
+            insort(self._foreign, life.begin_ms)
         if self.everywhere is not None:
             self.everywhere.setdefault(identity, []).append(life)
 
@@ -339,11 +342,17 @@ class Lives:
         return False
 
     def _following(self, life: Life, until: float) -> int:
-        """Return how many ids came since the begin of a life's transaction, and up to a time."""
+        """Return how many ids came since the begin of a life's transaction, and up to a time.
+
+        A running worker learns those of foreign records only later, also if they were written before that.
+        """
         begin: float = life.begin_ms
         if self.timeline.rules.delivery is Delivery.AT_LEAST_ONCE:
             begin = self.timeline.last_commit(begin)
-        return self._put(begin, until)
+        starts = self.timeline.between(-inf, begin, EventKind.SESSION_STARTED)
+        start = starts[-1].time_ms if starts else -inf
+        late = bisect_left(self._foreign, begin) - bisect_left(self._foreign, start)
+        return self._put(begin, until) + late
 
     def _put(self, after: float, until: float) -> int:
         """Return how many ids were written to the store from a time on, at most.

@@ -258,6 +258,20 @@ def test_a_start_may_take_more_ids_into_a_generation(starts: bool, expected: set
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(("foreign", "expected"), [(0, {"duplicated"}), (1, set())])
+def test_a_running_worker_may_take_in_foreign_ids_after_those_of_its_own(
+    foreign: int, expected: set[str]
+) -> None:
+    told = Told(rules=Rules(bounds=WindowBounds(keep_ms=HOUR, keep_ids=3)))
+    told.say()
+    (a,) = told.send(b"a")
+    for _ in range(foreign):
+        told.write(OUT, replace(a, key=b"f", value=b"f"), "foreign-1")
+    told.commit([a, *told.send(b"b")])
+    told.commit(told.send(b"a"))
+    assert told.kinds() == expected
+
+
 def test_new_bounds_hold_from_their_change_on() -> None:
     told = Told(rules=WINDOW)
     told.commit(told.send(b"a"))

@@ -146,7 +146,6 @@ def find_start(
         )
         log.error("input records expired before they were read", offsets=start.expired)
     unlabelled = (found is not None and of != topic.id) or parting is not None
-    latest = store.metadata
     return InputStart(
         start.offset,
         committed,
@@ -155,8 +154,15 @@ def find_start(
         start.expired,
         last_read=reader.last_read,
         low=available.low,
-        stored=latest.output_position if latest and latest.input_offset == start.offset else None,
+        stored=_position_of(store.metadata, start.offset),
     )
+
+
+def _position_of(metadata: StoreMetadata | None, offset: int) -> int | None:
+    """Return the output position that a store has with an input offset, unless it has read nothing before that."""
+    if metadata is None or offset <= 0 or metadata.input_offset != offset:
+        return None
+    return metadata.output_position
 
 
 def _accept(

@@ -159,7 +159,10 @@ def find_start(
 
 
 def _position_of(metadata: StoreMetadata | None, offset: int) -> int | None:
-    """Return the output position that a store has with an input offset, unless it has read nothing before that."""
+    """Return the output position that a store has with an input offset.
+
+    None if it has another one, or has read nothing of this input: then that position may be of an earlier input.
+    """
     if metadata is None or offset <= 0 or metadata.input_offset != offset:
         return None
     return metadata.output_position

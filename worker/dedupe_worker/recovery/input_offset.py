@@ -22,6 +22,7 @@ from dedupe_worker.recovery.taken_over import TakenOver, committed_offset
 from dedupe_worker.status import Degraded, WorkerState
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.offset_ranges import decode_ranges
 
 _MOST_OFFSETS_AGAIN: Final = 10_000
 
@@ -159,13 +160,15 @@ def find_start(
 
 
 def _position_of(metadata: StoreMetadata | None, offset: int) -> int | None:
-    """Return the output position that a store has with an input offset.
+    """Return the end of the output of what was before an input offset, as a store knows it.
 
-    None if it has another one, or has read nothing of this input: then that position may be of an earlier input.
+    Own output may stand behind foreign records that are not learnt yet. None if the store has another offset, or has
+    read nothing of this input: then its position may be of an earlier input.
     """
     if metadata is None or offset <= 0 or metadata.input_offset != offset:
         return None
-    return metadata.output_position
+    own = decode_ranges(metadata.own_output)
+    return max([metadata.output_position, *(each.end for each in own)])
 
 
 def _accept(

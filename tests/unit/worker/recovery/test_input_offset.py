@@ -1,5 +1,6 @@
 """Which committed offsets count for the input topic as it is now."""
 
+from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
@@ -46,6 +47,7 @@ def find(
     committed: int | None = 60,
     state: WorkerState | None = None,
     trims: bool = False,
+    own: str = "",
 ) -> InputStart:
     """Find the start with an offset committed, and an input of [20, 90)."""
     partition = taken_over(
@@ -53,7 +55,7 @@ def find(
     )
     found = None if committed is None else Committed(committed, metadata)
     reader = cast("PartitionReader", Reader(found))
-    store = cast("Any", SimpleNamespace(metadata=stamp(1, stored)))
+    store = cast("Any", SimpleNamespace(metadata=replace(stamp(1, stored), own_output=own)))
     tail = LostTail(lambda: reader, (), SYSTEM_CLOCK, Event())
     return find_start(
         partition, reader, store, state or worker_state(), "group", tail=tail, trims=trims
@@ -90,12 +92,19 @@ def test_the_offset_of_the_store_counts_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "stored", "position"), [(None, 70, 1), (60, 70, 1), (60, 50, None)]
+    ("committed", "stored", "own", "position"),
+    [
+        (None, 70, "", 1),
+        (60, 70, "", 1),
+        (60, 70, "3-5,7-9", 9),  # behind foreign records that are not learnt yet
+        (60, 50, "", None),
+        (None, 0, "", None),  # of an earlier input
+    ],
 )
 def test_the_output_position_of_the_store_counts_with_its_offset(
-    committed: int | None, stored: int, position: int | None
+    committed: int | None, stored: int, own: str, position: int | None
 ) -> None:
-    assert find(OURS, "now", stored, committed=committed).stored == position
+    assert find(OURS, "now", stored, committed=committed, own=own).stored == position
 
 
 @pytest.mark.parametrize(("committed", "reasons"), [(20, []), (5, [("InputExpired", 15)])])

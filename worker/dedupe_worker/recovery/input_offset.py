@@ -160,7 +160,7 @@ def find_start(
 
 
 def _position_of(metadata: StoreMetadata | None, offset: int) -> int | None:
-    """Return the end of the output of what was before an input offset, as a store knows it.
+    """Return the end of the output of input before an offset, as a store knows it.
 
     Own output may stand behind foreign records that are not learnt yet. None if the store has another offset, or has
     read nothing of this input: then its position may be of an earlier input.

@@ -88,7 +88,7 @@ class Outside(Machines):
             return
         batch = batches[int(share * (len(batches) - 1))]
         batch.damaged = True
-        self.recorder.event(EventKind.DAMAGED, partition, topic=role_of(topic))
+        self.recorder.event(EventKind.DAMAGED, topic=role_of(topic))  # all may read it
 
         def repair() -> None:
             batch.damaged = False

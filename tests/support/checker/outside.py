@@ -23,7 +23,7 @@ class EventKind(StrEnum):
     TAIL_LOST = "tail lost"
     """Brokers lost the newest records of a topic, and may get others at their offsets. `topic` says which."""
     DAMAGED = "damaged"
-    """A batch of a topic is damaged on the disk of its broker from now on, for a while. `topic` says of which."""
+    """A batch is damaged on the disk of its broker from now on, for a while: for all that read `topic`."""
     VOLUME_LOST = "volume lost"
     """The state directory is empty from now on."""
     STORE_RESTORED = "store restored"

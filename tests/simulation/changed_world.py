@@ -156,10 +156,10 @@ class ChangedWorld(RoutedWorld):
     ) -> None:
         """Append records with their ids to any partition, or before the handing over each to the one of its id."""
         if topic or self.handed_over:
-            self.send_to(input_topic(topic), partition, [record for _, record in records])
+            self.send(input_topic(topic), partition, [record for _, record in records])
             return
         for number, record in records:
-            self.send_to(input_topic(0), number % self.settings.direct, [record])
+            self.send(input_topic(0), number % self.settings.direct, [record])
 
     def retain_read(self, partition: int) -> None:
         """Delete what is read of a partition of the first input, as its retention does."""

@@ -2,16 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.simulation.kafka.foreign import ForeignTransaction
 from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Machines
 from tests.simulation.process import SimProcess
 from tests.simulation.recorder import FOREIGN, role_of
 from tests.simulation.schedule.input import Item, record_of
-from tests.simulation.schedule.settings import INPUT, OUTPUT
+from tests.simulation.schedule.settings import OUTPUT
 from tests.simulation.schedule.steps import Schedule
 from tests.support.checker.outside import EventKind
 
@@ -33,6 +34,8 @@ class Outside(Machines):
         """The first id of each partition that was not sent yet."""
         self._foreign = 0
         self._foreign_ids: set[int] = set()
+        self._transactions = 0
+        self._transaction: ForeignTransaction | None = None
 
     def step_clock(self, seconds: float) -> None:
         """Step the wall clock of all machines."""
@@ -141,11 +144,28 @@ class Outside(Machines):
         self._rest_until = self.clock.monotonic() + _OFFSETS_KEPT_SECONDS + 60.0
         self.clock.after(_OFFSETS_KEPT_SECONDS, expire)
 
-    def send(self, partition: int, records: list[Record]) -> None:
-        """Append records of the stream's producers to the input."""
+    def send(self, topic: str, partition: int, records: list[Record]) -> None:
+        """Append records of the stream's producers to an input."""
         self.records += len(records)
-        self.kafka.write(INPUT, partition, records)
+        if self._transaction is None:
+            self.kafka.write(topic, partition, records)
+        else:
+            self._transaction.write(topic, partition, records)
         self.recorder.look(FOREIGN)
+
+    def in_transaction(self, send: Callable[[], None], seconds: float, *, commit: bool) -> None:
+        """Send records in a transaction, and end it later."""
+        self._transactions += 1
+        transaction = self.kafka.begin_foreign(f"{FOREIGN}-input-{self._transactions}", 900.0)
+        self._transaction = transaction
+        send()
+        self._transaction = None
+
+        def end() -> None:
+            (transaction.commit if commit else transaction.abort)()
+            self.recorder.look(FOREIGN)
+
+        self.clock.after(seconds, end)
 
     def foreign_write(
         self,

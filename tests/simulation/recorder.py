@@ -45,7 +45,7 @@ FOREIGN: Final = "foreign"
 
 @dataclass(slots=True)
 class _SeenLog:
-    """How far a log was looked at. `waiting` are batches of open transactions, with their writers."""
+    """How far a log was looked at. `waiting` are batches that can't be read yet, with their writers."""
 
     log: PartitionLog
     end: int = 0
@@ -108,11 +108,12 @@ class Recorder:
             seen.logs.append(_SeenLog(log))
 
     def truncated(self, name: str, partition: int, end: int) -> None:
-        """Note what an input is about to lose from an offset on. It has no open transactions."""
+        """Note what an input is about to lose from an offset on."""
         seen = self._now[name].logs[partition]
         kept = [each for each in seen.records if each.record.offset < end]
         loss = seen.numbers.lose(end, end=seen.end, epoch=seen.log.epoch + 1, time_ms=self.now_ms)
         loss.records = seen.records[len(kept) :]
+        seen.waiting = [each for each in seen.waiting if each[0].base < end]
         seen.records, seen.end = kept, end
 
     def look(self, writer: str) -> None:
@@ -136,10 +137,10 @@ class Recorder:
             if not batch.control:
                 seen.waiting.append((batch, writer))
         seen.end = seen.log.end
-        opened = {id(batch) for batches in seen.log._open.values() for batch in batches}  # noqa: SLF001 (the cluster has no reader of that)
-        ended = [each for each in seen.waiting if id(each[0]) not in opened]
-        seen.waiting = [each for each in seen.waiting if id(each[0]) in opened]
-        for batch, wrote in ended:
+        stable = seen.log.last_stable_offset
+        visible = [each for each in seen.waiting if each[0].base < stable]
+        seen.waiting = seen.waiting[len(visible) :]
+        for batch, wrote in visible:
             if batch.aborted:
                 continue
             transaction = None if wrote.startswith(FOREIGN) else batch.transaction

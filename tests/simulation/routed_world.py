@@ -17,10 +17,8 @@ from dedupe_growth.unlearnt import unlearnt
 from dedupe_router.config import RouterConfig
 from tests.simulation.controller import ControllerProcess, Orders
 from tests.simulation.kafka.calls import Killed
-from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Seat
 from tests.simulation.process import RouterProcess, SimProcess
-from tests.simulation.recorder import FOREIGN
 from tests.simulation.schedule.settings import EPOCHS, ROUTER_GROUP, stream_of
 from tests.simulation.schedule.steps import Schedule
 from tests.simulation.world import Listener, World
@@ -194,12 +192,6 @@ class RoutedWorld(World):
         self.inputs = self.recorder.inputs = tuple(inputs)
         for number, seat in enumerate(self._places):
             self.clock.after(number * pause, partial(self.stop_at, seat, 0.0))
-
-    def send_to(self, topic: str, partition: int, records: Sequence[Record]) -> None:
-        """Append records of the stream's producers to an input."""
-        self.records += len(records)
-        self.kafka.write(topic, partition, list(records))
-        self.recorder.look(FOREIGN)
 
     @property
     def _input_readers(self) -> Sequence[SimProcess]:

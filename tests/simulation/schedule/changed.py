@@ -22,7 +22,7 @@ from tests.simulation.schedule.faults import (
     Snapshot,
     Stop,
 )
-from tests.simulation.schedule.input import Item
+from tests.simulation.schedule.input import Item, with_transactions
 from tests.simulation.schedule.manifest import AddRouters, OldManifest, RetainRead, SendCopies
 from tests.simulation.schedule.routed import (
     CODES,
@@ -130,7 +130,7 @@ def changed_schedule_of(seed: int) -> Schedule:
         steps.append(_fault(random, settings, faults_of(settings)))
         steps.append(source.step())
     steps += [source.repeats(seconds) for seconds in (random.choice([0.5, 5.0]), 30.0)]
-    return Schedule(seed, settings, tuple(steps))
+    return Schedule(seed, settings, with_transactions(seed, steps))
 
 
 def _settings(random: Random) -> Settings:

@@ -27,7 +27,7 @@ from tests.simulation.schedule.faults import (
     Stop,
     SwapVolumes,
 )
-from tests.simulation.schedule.input import Item, Send
+from tests.simulation.schedule.input import Item, Send, with_transactions
 from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import (
@@ -167,7 +167,8 @@ def schedule_of(seed: int) -> Schedule:
         damage = Damage.chosen(random, random.choice([INPUT, OUTPUT]))
         step = Step(_when(random), random.randrange(settings.partitions), damage)
         steps.insert(random.randint(1, len(steps)), step)
-    return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
+    lossy = _with_losses(seed, settings, steps, source)
+    return Schedule(seed, settings, with_transactions(seed, lossy))
 
 
 def _with_losses(

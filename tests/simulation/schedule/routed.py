@@ -25,7 +25,7 @@ from tests.simulation.schedule.faults import (
     StepClock,
     Stop,
 )
-from tests.simulation.schedule.input import Item
+from tests.simulation.schedule.input import Item, with_transactions
 from tests.simulation.schedule.routers import (
     AddInputPartition,
     ChangeInputs,
@@ -211,7 +211,8 @@ def routed_schedule_of(seed: int) -> Schedule:
         damage = Damage.chosen(random, _topic(random, settings))
         step = Step(moment_of(random, damage), random.randrange(settings.partitions), damage)
         steps.insert(random.randint(1, len(steps)), step)
-    return Schedule(seed, settings, _with_losses(seed, settings, steps, source))
+    lossy = _with_losses(seed, settings, steps, source)
+    return Schedule(seed, settings, with_transactions(seed, lossy))
 
 
 def _with_losses(

@@ -37,7 +37,7 @@ class SendTo:
         """Append them, with timestamps of now."""
         now_ms = world.clock.time_ms()
         records = [routed_record(each, now_ms, world.settings) for each in self.items]
-        _routed(world).send_to(input_topic(self.topic), self.partition, records)
+        world.send(input_topic(self.topic), self.partition, records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
-from tests.simulation.schedule.input import Send
+from tests.simulation.schedule.input import InTransaction, Send
 from tests.simulation.schedule.settings import Settings
 from tests.simulation.schedule.steps import Schedule, Step, When
 
@@ -85,6 +85,12 @@ def _with_fewer_records(schedule: Schedule) -> Iterator[Schedule]:
             size //= 2
 
 
+def _without_transactions(schedule: Schedule) -> Iterator[Schedule]:
+    for place, step in enumerate(schedule.steps):
+        if isinstance(step.action, InTransaction):
+            yield _with_step(schedule, place, replace(step, action=step.action.send))
+
+
 def _with_simpler_moments(schedule: Schedule) -> Iterator[Schedule]:
     for place, step in enumerate(schedule.steps):
         for when in (When(0, seconds=0.0), When(0, seconds=5.0), replace(step.when, number=1)):
@@ -101,6 +107,7 @@ _passes = (
     _without_halves,
     _without_steps,
     _with_defaults,
+    _without_transactions,
     _with_simpler_moments,
     _with_fewer_records,
 )

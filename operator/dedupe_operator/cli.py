@@ -19,7 +19,7 @@ from dedupe_crds.exit_status import ExitStatus
 from dedupe_crds.spec.pod import PodShape
 from dedupe_httpd.address import parse_address
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_operator.config import LEASE_SECONDS, OperatorConfig
+from dedupe_operator.config import LEASE_SECONDS, MEMORY_BYTES, OperatorConfig
 from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.process import run_operator
@@ -123,6 +123,12 @@ _M = TypeVar("_M", bound=Model)
     default=LEASE_SECONDS,
     help="Time that the Lease is valid after a renewal. A replica takes over that long after a loss of the leader.",
 )
+@click.option(
+    "--memory-bytes",
+    type=click.IntRange(min=1),
+    default=MEMORY_BYTES,
+    help="Memory of the operator. Connections to Kafka take up to half of it, those of one namespace a quarter.",
+)
 @click.option("--identity", help="Name of this replica in the Lease. Default: the host name.")
 def main(  # noqa: PLR0917 (click passes each option by name)
     worker_image: str,
@@ -144,6 +150,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     lease_namespace: str | None,
     lease_name: str,
     lease_seconds: int,
+    memory_bytes: int,
     identity: str | None,
 ) -> None:
     """Reconcile DedupeStreams until SIGTERM.
@@ -175,6 +182,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         lease_namespace=lease_namespace or _own_namespace(),
         lease_name=lease_name,
         lease_seconds=lease_seconds,
+        memory_bytes=memory_bytes,
         identity=identity or socket.gethostname(),
     )
     try:

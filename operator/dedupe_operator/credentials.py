@@ -2,16 +2,15 @@
 
 A Secret is a user's text, and librdkafka has properties that load libraries or run commands. A worker may use them: it
 has access to its own stream only. The operator has access to many namespaces, so it accepts only the properties that
-open a connection, and only files that are in the Secret itself. To a token endpoint the client sends HTTP requests, so
-only those that the platform allows are accepted. Called by the reconciler and when Kafka is asked.
+open a connection, and only files that are in the Secret itself, which it gives to the client as text: nothing is
+written to its disk. To a token endpoint the client sends HTTP requests, so only those that the platform allows are
+accepted. Called by the reconciler and when Kafka is asked.
 """
 
-import tempfile
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
@@ -22,9 +21,15 @@ from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_parts import KAFKA_MOUNT, PROPERTIES_KEY
 
-_FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location", "ssl.key.location"})
+_FILES: Final = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
+"""Properties that name a file, and those that take its text."""
+
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
-_ACCEPTED: Final = _FILES | {
+_ACCEPTED: Final = frozenset(_FILES) | {
     "broker.address.family",
     "client.dns.lookup",
     "enable.ssl.certificate.verification",
@@ -90,50 +95,47 @@ def secret_hash(data: Mapping[str, bytes], prefix: bytes = b"") -> str:
     return digest.hexdigest()
 
 
-@contextmanager
 def client_properties(
     data: Mapping[str, bytes],
     allowed: AllowList = AllowList(),  # noqa: B008 (it is frozen)
-) -> Iterator[dict[str, str]]:
-    """Yield the properties to connect with; their files exist within the block.
-
-    Raises CredentialsUnusable.
-    """
+) -> dict[str, str]:
+    """Return the properties to connect with. Raises CredentialsUnusable."""
     if PROPERTIES_KEY not in data:
-        yield {}
-        return
+        return {}
+    text = _text(data, PROPERTIES_KEY)
     try:
-        given = parse_properties(data[PROPERTIES_KEY].decode(), f"the Secret's {PROPERTIES_KEY}")
+        given = parse_properties(text, f"the Secret's {PROPERTIES_KEY}")
     except StreamError as error:
         raise CredentialsUnusable(Problem(reason="SecretInvalid", message=str(error))) from None
-    except UnicodeDecodeError:  # the text is secret: it must not become part of a message
-        message = f"the Secret's {PROPERTIES_KEY} is not UTF-8 text"
-        raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message)) from None
     if given.get(_ENDPOINT, "") not in {"", *allowed.token_endpoints}:
         message = (
             f"the operator may not send requests to the {_ENDPOINT} in the Secret: the platform's administrators "
             "allow it with the chart value allowed.tokenEndpoints"
         )
         raise CredentialsUnusable(Problem(reason="TokenEndpointNotAllowed", message=message))
-    with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
-        yield dict(_connecting(given, data, Path(directory)))
+    properties = {name: given[name] for name in given.keys() & _ACCEPTED - _FILES.keys()}
+    for name in given.keys() & _FILES.keys():
+        text = _file(name, given[name], data)
+        # The client uses both; of two certificates or keys the first one.
+        properties[_FILES[name]] = "\n".join([*filter(None, [given.get(_FILES[name])]), text])
+    return properties
 
 
-def _connecting(
-    given: Mapping[str, str], data: Mapping[str, bytes], directory: Path
-) -> Iterator[tuple[str, str]]:
-    for name in sorted(given.keys() & _ACCEPTED):
-        if name not in _FILES:
-            yield name, given[name]
-            continue
-        path = PurePosixPath(given[name])
-        if str(path.parent) != KAFKA_MOUNT or path.name not in data:
-            message = (
-                # Without the value: it may be the text of a key, put there by mistake.
-                f"{name} names no file of the Secret: add the file as a key, and write its path as "
-                f"{KAFKA_MOUNT}/<key>"
-            )
-            raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message))
-        file = directory / path.name
-        file.write_bytes(data[path.name])
-        yield name, str(file)
+def _file(name: str, location: str, data: Mapping[str, bytes]) -> str:
+    path = PurePosixPath(location)
+    if str(path.parent) != KAFKA_MOUNT or path.name not in data:
+        message = (
+            # Without the value: it may be the text of a key, put there by mistake.
+            f"{name} names no file of the Secret: add the file as a key, and write its path as "
+            f"{KAFKA_MOUNT}/<key>"
+        )
+        raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message))
+    return _text(data, path.name)
+
+
+def _text(data: Mapping[str, bytes], key: str) -> str:
+    try:
+        return data[key].decode()
+    except UnicodeDecodeError:  # the text is secret: it must not become part of a message
+        message = f"the Secret's {key} is not UTF-8 text"
+        raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message)) from None

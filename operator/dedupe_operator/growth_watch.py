@@ -40,10 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Connection:
-    """The connection of the present question, as the controller sees it.
-
-    `properties` are those of the client; like the files that they name, they exist as long as the connection.
-    """
+    """The connection of the present question, as the controller sees it: `properties` are those of the client."""
 
     properties: dict[str, str] = field(default_factory=dict, repr=False)
     cluster: Cluster | None = None

@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field
 from threading import Lock
@@ -50,7 +49,7 @@ class AnswerPending(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An open connection; as long as it is open, the files of `properties` exist."""
+    """An open connection, with the properties of its client."""
 
     cluster: Cluster
     properties: Mapping[str, str] = field(repr=False)
@@ -68,7 +67,6 @@ class _Lane:
     queue: deque[tuple[Question[Any], Future[Any]]] = field(default_factory=deque)
     taken: bool = False
     connection: Connection | None = None
-    closing: ExitStack = field(default_factory=ExitStack)
     answered: bool = False
     failures: int = 0
     slow: bool = False
@@ -87,9 +85,8 @@ class _Lane:
         return self.slow or self.is_silent
 
     def close(self) -> None:
-        """Close the connection, and remove its files."""
+        """Close the connection."""
         self.connection = None
-        self.closing.close()
 
 
 class KafkaAsks:
@@ -123,7 +120,7 @@ class KafkaAsks:
         self._due = due
 
     def stop(self) -> None:
-        """Stop, without waiting for answers; remove credentials from disk."""
+        """Stop, without waiting for answers."""
         with self._lock:
             self._stopped = True
             for executor in (self._answering, self._silent):
@@ -231,13 +228,12 @@ class KafkaAsks:
         return result
 
     def _connected(self, lane: _Lane) -> Connection:
-        # In the lock, so that no credentials are written once all lanes are closed.
+        # In the lock, so that no connection is opened once all lanes are closed.
         with self._lock:
             if lane.connection is None:
                 if self._stopped:
                     raise BrokerUnavailable("the operator stops")
-                given = lane.closing.enter_context(client_properties(lane.secret, self._allowed))
-                properties = {**given, **_BOUNDS}
+                properties = {**client_properties(lane.secret, self._allowed), **_BOUNDS}
                 cluster = Cluster(lane.servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
                 lane.connection = Connection(cluster, properties)
             return lane.connection

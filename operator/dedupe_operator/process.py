@@ -21,6 +21,7 @@ from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.status_writer import read_status
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kafka_access import KafkaAccess
 from dedupe_operator.kafka_asks import KafkaAsks
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.cached_api import CachedApi
@@ -57,8 +58,9 @@ def run_operator(config: OperatorConfig) -> None:
     output_conflicts = OutputConflicts()
     asks = KafkaAsks(time.monotonic, allowed=config.allowed, check=leadership.check)
     input_watch = InputWatch(asks)
+    access = KafkaAccess(config.memory_bytes // 2)
     reconciler = Reconciler(
-        *(api, config.release, workers, asks, KafkaViews(input_watch, output_conflicts)),
+        *(api, config.release, workers, asks, KafkaViews(input_watch, output_conflicts, access)),
         clock=time.monotonic,
         max_nodes_not_ready_percent=config.max_nodes_not_ready_percent,
         failover=config.failover,

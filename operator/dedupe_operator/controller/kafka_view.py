@@ -17,6 +17,7 @@ from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.growth_watch import GrowthWatch
 from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kafka_access import KafkaAccess
 from dedupe_operator.kafka_asks import KafkaAsks
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.topic_watch import PartitionStates, TopicsView, TopicWatch
@@ -61,6 +62,7 @@ class KafkaViews:
 
     inputs: InputWatch
     conflicts: OutputConflicts
+    access: KafkaAccess
 
     def view(
         self,
@@ -81,10 +83,12 @@ class KafkaViews:
         secrets_hash: str | None = None
         counted: Mapping[str, int] = {}
         try:
-            secret = secret_data(stream, observed.kafka_secret)
+            given = secret_data(stream, observed.kafka_secret)
+            self.access.hold(stream, given)
         except CredentialsUnusable as error:
             topics = TopicsView(problems=(error.problem,))
         else:
+            secret = given
             secrets_hash = secret_hash(secret, admin_token.encode())[:16]
             counted = self.inputs.counts(key, stream, secret)
             topics = watches.topics.get(stream, secret, known=known, seen=seen, counted=counted)
@@ -109,3 +113,4 @@ class KafkaViews:
         """Forget a deleted stream."""
         self.inputs.forget(key)
         self.conflicts.forget(key)
+        self.access.forget(key)

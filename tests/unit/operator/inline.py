@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from dedupe_operator.controller.kafka_view import KafkaViews
 from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kafka_access import KafkaAccess
 from dedupe_operator.kafka_asks import KafkaAsks
 from dedupe_operator.output_conflicts import OutputConflicts
 
@@ -52,4 +53,4 @@ def kafka_parts(
 ) -> tuple[KafkaAsks, KafkaViews]:
     """Return a reconciler's way to Kafka, whose answers are there at once."""
     asks = inline_asks(clock, lanes)
-    return asks, KafkaViews(InputWatch(asks), conflicts or OutputConflicts())
+    return asks, KafkaViews(InputWatch(asks), conflicts or OutputConflicts(), KafkaAccess())

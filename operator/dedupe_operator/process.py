@@ -55,7 +55,10 @@ def run_operator(config: OperatorConfig) -> None:
     api = CachedApi(client, leadership.check, config.namespaces)
     _check_installed(api)
     workers = WorkerClient()
-    output_conflicts = OutputConflicts()
+    one_tenant = len(config.namespaces) == 1
+    output_conflicts = OutputConflicts(
+        believed=one_tenant or bool(config.allowed.bootstrap_servers)
+    )
     asks = KafkaAsks(time.monotonic, allowed=config.allowed, check=leadership.check)
     input_watch = InputWatch(asks)
     access = KafkaAccess(config.memory_bytes // 2)

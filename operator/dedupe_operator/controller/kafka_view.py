@@ -92,15 +92,17 @@ class KafkaViews:
             secrets_hash = secret_hash(secret, admin_token.encode())[:16]
             counted = self.inputs.counts(key, stream, secret)
             topics = watches.topics.get(stream, secret, known=known, seen=seen, counted=counted)
-        conflict = self.conflicts.problem(stream, held=topics.held, routed=topics.routed)
+        conflict = self.conflicts.find(stream, held=topics.held, routed=topics.routed)
+        blocked = conflict is not None and conflict.blocks
         if conflict:
-            problems = (conflict, *topics.problems)
-            topics = replace(topics, usable=False, held={}, problems=problems)
+            topics = replace(topics, problems=(conflict.problem, *topics.problems))
+        if blocked:
+            topics = replace(topics, usable=False, held={})
         growth = watches.growth.get(
             stream,
             secret,
             # The epoch log of an output that is another stream's as well is left alone.
-            TopicsView() if conflict else topics,
+            TopicsView() if blocked else topics,
             known=known,
             workers=workers,
             counted=counted,

@@ -25,7 +25,9 @@ ORDERS, COPIES = named("orders"), named("copies")
 def problem(
     conflicts: OutputConflicts, of: DedupeStream, held: Mapping[str, str] = CLEAN
 ) -> Problem | None:
-    return conflicts.problem(of, held=held, routed={})
+    found = conflicts.find(of, held=held, routed={})
+    assert found is None or found.blocks
+    return found.problem if found else None
 
 
 def recorded(
@@ -61,6 +63,69 @@ def test_a_stream_of_another_namespace_is_not_named() -> None:
     assert "secret-plans" not in found.message
 
 
+FAR, NEAR = "fake:9092", "kafka:9092,kafka-2:9092"
+
+
+def claimed(
+    conflicts: OutputConflicts, of: DedupeStream, held: Mapping[str, str] = CLEAN
+) -> str | None:
+    """The message of a conflict that blocks no stream."""
+    found = conflicts.find(of, held=held, routed={})
+    if found is None:
+        return None
+    assert not found.blocks
+    assert found.problem.reason == "OutputTopicClaimed"
+    return found.problem.message
+
+
+def test_what_the_brokers_of_another_namespace_say_blocks_no_stream_and_both_say_so() -> None:
+    conflicts = OutputConflicts()
+    theirs = named("theirs", namespace="rivals", servers=FAR)
+    assert claimed(conflicts, theirs) is None
+    message = claimed(conflicts, ORDERS) or ""
+    assert "has topic clean as well" in message
+    assert "allowed.bootstrapServers" in message
+    assert "rivals" not in message
+    assert "theirs" not in message
+    assert claimed(conflicts, theirs)
+    assert problem(conflicts, COPIES), "in a namespace the first stream has it"
+    conflicts.forget(Key("rivals", "theirs"))
+    assert claimed(conflicts, ORDERS) is None
+
+
+def test_an_address_beside_the_real_one_is_not_believed() -> None:
+    """Whatever broker answers first speaks for all addresses, also without topic ids."""
+    for held in (CLEAN, {"clean": NO_TOPIC_ID}):
+        conflicts = OutputConflicts()
+        theirs = named("theirs", namespace="rivals", servers=f"kafka:9092,{FAR}")
+        assert claimed(conflicts, theirs, held) is None
+        assert claimed(conflicts, ORDERS, held)
+
+
+def test_the_brokers_that_a_stream_names_itself_are_believed() -> None:
+    conflicts = OutputConflicts()
+    assert problem(conflicts, named("theirs", namespace="rivals")) is None
+    assert problem(conflicts, named("orders", servers=NEAR))
+    assert problem(conflicts, ORDERS)
+
+
+def test_brokers_that_the_platform_has_chosen_are_believed() -> None:
+    conflicts = OutputConflicts(believed=True)
+    assert problem(conflicts, named("theirs", namespace="rivals", servers=FAR)) is None
+    assert problem(conflicts, ORDERS)
+
+
+def test_a_stream_that_another_claims_keeps_its_topic_after_a_restart() -> None:
+    conflicts = OutputConflicts()
+    theirs, status = recorded("theirs", created="2025-01-01", ids=["id-of-clean"])
+    theirs["metadata"]["namespace"] = "rivals"
+    theirs["spec"]["kafka"]["bootstrapServers"] = FAR
+    mine = recorded("orders", created="2026-01-01", ids=["id-of-clean"])
+    conflicts.load([(theirs, status), mine])
+    assert claimed(conflicts, ORDERS)
+    assert problem(conflicts, COPIES)
+
+
 def test_a_stream_that_has_not_reached_kafka_or_has_no_rights_blocks_none() -> None:
     """Its manifest may name the topic, and the addresses too."""
     conflicts = OutputConflicts()
@@ -92,9 +157,9 @@ def test_a_side_topic_may_be_shared_but_is_no_output_of_another() -> None:
     routed = {"repeats": "id-of-repeats"}
     for each in (ORDERS, COPIES):
         held = {each.metadata.name: f"id-of-{each.metadata.name}"}
-        assert conflicts.problem(each, held=held, routed=routed) is None
+        assert conflicts.find(each, held=held, routed=routed) is None
     into = named("more")
-    assert conflicts.problem(into, held=CLEAN, routed={"orders": "id-of-orders"})
+    assert conflicts.find(into, held=CLEAN, routed={"orders": "id-of-orders"})
 
 
 def test_a_stream_that_is_gone_leaves_its_topics_to_the_next() -> None:

@@ -157,12 +157,28 @@ def test_an_output_topic_of_an_older_stream_starts_no_worker_until_that_is_gone(
     scene: Scene,
 ) -> None:
     older = stream({"metadata.name": "older"})
-    scene.conflicts.problem(older, held={"orders-clean": "id-of-orders-clean"}, routed={})
+    scene.conflicts.find(older, held={"orders-clean": "id-of-orders-clean"}, routed={})
     assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.names("StatefulSet") == []
     assert scene.cluster.condition("Ready")["reason"] == "OutputTopicShared"
     scene.conflicts.forget(Key(NAMESPACE, "older"))
     assert scene.rest() == RESYNC_SECONDS
+
+
+def test_a_topic_that_a_stream_of_another_namespace_claims_is_said_and_stops_nothing(
+    scene: Scene,
+) -> None:
+    changes = {"metadata.namespace": "rivals", "spec.kafka.bootstrapServers": "fake:9092"}
+    held = {"orders-clean": "id-of-orders-clean"}
+    assert scene.conflicts.find(stream(changes), held=held, routed={}) is None
+    scene.rest()
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1"]
+    degraded = scene.cluster.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "OutputTopicClaimed")
+    assert scene.cluster.condition("Ready")["status"] == "True"
+    scene.conflicts.forget(Key("rivals", "orders"))
+    scene.rest()
+    assert scene.cluster.condition("Degraded")["status"] == "False"
 
 
 def test_a_topic_stays_its_streams_after_a_restart_of_the_operator(scene: Scene) -> None:
@@ -172,7 +188,7 @@ def test_a_topic_stays_its_streams_after_a_restart_of_the_operator(scene: Scene)
     scene.restart_operator()
     scene.conflicts.load([(raw, read_status(raw))])
     other = stream({"metadata.name": "other"})
-    assert scene.conflicts.problem(other, held={"orders-clean": "id-of-orders-clean"}, routed={})
+    assert scene.conflicts.find(other, held={"orders-clean": "id-of-orders-clean"}, routed={})
     assert scene.rest() == RESYNC_SECONDS
 
 

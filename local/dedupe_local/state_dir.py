@@ -124,6 +124,12 @@ class StateDir:
                 f"State directory {self.root} is in use by process {holder}: stop that run first, "
                 "or use another directory with --state-dir."
             ) from None
+        except OSError as error:
+            lock.close()
+            raise Refused(
+                f"State directory {self.root} can't be locked ({error.strerror}): use one on a file system "
+                "that has locks, with --state-dir."
+            ) from error
         try:
             lock.truncate(0)
             lock.write(str(os.getpid()))

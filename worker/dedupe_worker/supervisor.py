@@ -27,6 +27,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.recovery.hand_over import before_routers
 from dedupe_worker.session import Session
+from dedupe_worker.status.degradations import Degraded
 from dedupe_worker.store.state_dir import write_atomically
 
 _FIRST_WAIT_SECONDS: Final = 0.5
@@ -73,6 +74,7 @@ class Supervisor:
             return self._stand_by()
         try:
             with self._factory.config.state.lock():
+                self._name_foreign_locks()
                 while not self._stop.is_set():
                     self._run_session()
         except StreamError as error:
@@ -87,6 +89,14 @@ class Supervisor:
             log.exception("worker ends on an unexpected error")
             return ExitCode.FAILED
         return self._stopped()
+
+    def _name_foreign_locks(self) -> None:
+        if where := self._factory.config.state.foreign_locks():
+            self._worker_state.degradations.hold(
+                Degraded.VOLUME_WITHOUT_LOCKS,
+                f"locks on {where} do not reach other machines: two workers with this volume could damage its store. "
+                "Mount it with locks, or use block storage",
+            )
 
     def _stand_by(self) -> ExitCode:
         """Do nothing but report the reason, until `stop` is set."""

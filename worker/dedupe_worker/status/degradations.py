@@ -32,6 +32,7 @@ class Degraded(StrEnum):
     INPUT_PARTITIONS_ADDED = "InputPartitionsAdded"
     FEW_ORIGINS_LEFT = "FewOriginsLeft"
     REPARTITION_TOPIC_NOT_TRIMMED = "RepartitionTopicNotTrimmed"
+    VOLUME_WITHOUT_LOCKS = "VolumeWithoutLocks"
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ Invariant: a directory of another stream or partition is refused, and its store 
 
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -37,6 +38,8 @@ from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 log = structlog.get_logger()
 
 _FORMAT: Final = 1
+_LOCAL: Final = {"nolock", "local_lock=all", "local_lock=flock"}
+"""Options of NFS with which a lock is known on this machine only."""
 
 
 class Identity(BaseModel):
@@ -118,7 +121,8 @@ class StateDirectory:
 
         It is made for this user only. One that all users can read keeps its mode, and the log tells.
 
-        Raises StateLocked if another process has it, InvalidConfig if it can't be written to, or no store can be there.
+        Raises StateLocked if another process has it, InvalidConfig if it can't be written to or locked, or no store can
+        be there.
         """
         if any("\ud800" <= each <= "\udfff" for each in str(self.root)):
             raise InvalidConfig(
@@ -134,10 +138,37 @@ class StateDirectory:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.close()
-            raise StateLocked(
-                f"state directory {self.root} is in use by another worker; stop that worker first"
+            if isinstance(error, BlockingIOError):
+                raise StateLocked(
+                    f"state directory {self.root} is in use by another worker; stop that worker first"
+                ) from error
+            raise InvalidConfig(
+                f"state directory {self.root} can't be locked ({error.strerror}), so two workers could write one "
+                "store: choose a volume whose file system has locks, as block storage has"
             ) from error
         return file
+
+    def foreign_locks(self, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+        """Return the mount of the directory if its locks do not reach other machines, None if nothing shows that.
+
+        Network file systems can be mounted so (proc(5), nfs(5): `nolock`, `local_lock`).
+        """
+        try:
+            lines = [line.split() for line in mounts.read_text().splitlines()]
+        except OSError:  # not on Linux
+            return None
+        root = self.root.resolve()
+        found = [
+            (Path(_unescaped(line[1])), line[2], line[3].split(","))
+            for line in lines
+            if root.is_relative_to(_unescaped(line[1]))
+        ]
+        where, kind, options = max(
+            found, key=lambda each: len(each[0].parts), default=(root, "", [])
+        )
+        if kind.startswith("nfs") and not _LOCAL.isdisjoint(options):
+            return f"{where} ({kind}: {', '.join(sorted(_LOCAL & set(options)))})"
+        return None
 
     def _check_mode(self) -> None:
         """Log that all users can read the ids.
@@ -205,6 +236,11 @@ class StateDirectory:
     def discard_restoring(self) -> None:
         """Delete what an aborted download left."""
         shutil.rmtree(self.restoring, ignore_errors=True)
+
+
+def _unescaped(path: str) -> str:
+    """Return a path as the mount table writes it: white space and backslashes are octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
 def write_atomically(path: Path, text: str) -> None:

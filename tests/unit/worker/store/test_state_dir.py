@@ -1,5 +1,6 @@
 """A state directory is one partition's of one stream, and of one process at a time."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -87,6 +88,42 @@ def test_a_directory_is_of_one_process_at_a_time(state: StateDirectory) -> None:
     with state.lock(), pytest.raises(StateLocked, match="in use by another worker"):
         state.lock()
     state.lock().close()
+
+
+def test_a_file_system_without_locks_is_refused(
+    state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(InvalidConfig, match=r"can't be locked \(No locks available\)"):
+        state.lock()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "named"),
+    [
+        ("nfs", "rw,nolock,local_lock=all", "nfs: local_lock=all, nolock"),
+        ("nfs4", "rw,local_lock=flock", "nfs4: local_lock=flock"),
+        ("nfs4", "rw,local_lock=none", None),
+        ("nfs4", "rw,local_lock=posix", None),
+        ("ext4", "rw,nolock", None),
+    ],
+)
+def test_locks_that_reach_no_other_machine_are_named(
+    tmp_path: Path, kind: str, options: str, named: str | None
+) -> None:
+    mount = tmp_path / "with space"
+    escaped = str(mount).replace(" ", r"\040")
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"rootfs / nfs rw,nolock 0 0\nserver:/x {escaped} {kind} {options} 0 0\n"
+        f"other {escaped}/state-2 nfs rw,nolock 0 0\n"
+    )
+    found = StateDirectory(mount / "state").foreign_locks(mounts)
+    assert found == (f"{mount} ({named})" if named else None)
+    assert StateDirectory(tmp_path).foreign_locks(tmp_path / "absent") is None
 
 
 def test_a_directory_that_can_not_be_made_is_named(tmp_path: Path) -> None:

@@ -221,9 +221,7 @@ class RoutedWorld(World):
             for topic, log in logs
         ):
             return False
-        if self.kafka.coordinator.pending or not self._has_grown():
-            return False
-        return super()._is_drained()
+        return self._has_grown() and super()._is_drained()
 
     def _has_grown(self) -> bool:
         """Return whether the epoch log says that the partitions that are wanted do all run."""

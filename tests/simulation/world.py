@@ -261,6 +261,8 @@ class World(Outside):
         return self._seats
 
     def _is_drained(self) -> bool:
+        if self.kafka.coordinator.pending:
+            return False
         if any(
             s.process is None or s.process.frozen_until > self.clock.monotonic()
             for s in self._working

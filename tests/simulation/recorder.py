@@ -45,7 +45,7 @@ FOREIGN: Final = "foreign"
 
 @dataclass(slots=True)
 class _SeenLog:
-    """How far a log was looked at. `waiting` are batches that can't be read yet, with their writers."""
+    """How far a log was looked at. `waiting` are batches that were not taken yet, with their writers."""
 
     log: PartitionLog
     end: int = 0
@@ -65,6 +65,11 @@ class _SeenTopic:
     @property
     def role(self) -> TopicRole:
         return role_of(self.name)
+
+    @property
+    def is_producers(self) -> bool:
+        """Return whether the stream's producers write it."""
+        return self.role is TopicRole.INPUT and self.name != REPARTITION
 
 
 class Recorder:
@@ -128,19 +133,24 @@ class Recorder:
                 topic.logs += [_SeenLog(log) for log in logs[len(topic.logs) :]]
             for seen in topic.logs:
                 if seen.log.end != seen.end or seen.waiting:
-                    self._look_at(seen, writer)
+                    self._look_at(seen, writer, in_order=topic.is_producers)
         self._look_at_offsets()
 
-    def _look_at(self, seen: _SeenLog, writer: str) -> None:
-        """Take the new records of a log."""
+    def _look_at(self, seen: _SeenLog, writer: str, *, in_order: bool) -> None:
+        """Take the new records of a log: once their transaction has ended, or `in_order`, once they can be read."""
         for batch in _newer(seen.log, seen.end):
             if not batch.control:
                 seen.waiting.append((batch, writer))
         seen.end = seen.log.end
+        opened = {id(batch) for batches in seen.log._open.values() for batch in batches}  # noqa: SLF001 (the cluster has no reader of that)
         stable = seen.log.last_stable_offset
-        visible = [each for each in seen.waiting if each[0].base < stable]
-        seen.waiting = seen.waiting[len(visible) :]
-        for batch, wrote in visible:
+
+        def waits(batch: Batch) -> bool:
+            return batch.base >= stable if in_order else id(batch) in opened
+
+        ended = [each for each in seen.waiting if not waits(each[0])]
+        seen.waiting = [each for each in seen.waiting if waits(each[0])]
+        for batch, wrote in ended:
             if batch.aborted:
                 continue
             transaction = None if wrote.startswith(FOREIGN) else batch.transaction

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.kafka.calls import Moment
+from tests.simulation.kafka.rights import Right
 from tests.simulation.outcome import run
 from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.faults import Crash, ReplaceVolume, Snapshot
@@ -27,7 +28,7 @@ from tests.simulation.schedule.settings import (
     input_topic,
 )
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
-from tests.simulation.schedule.topics import LeaderAway, RefuseReading, StopFetching
+from tests.simulation.schedule.topics import LeaderAway, Refuse, StopFetching
 from tests.support.layers import later, spread
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -117,7 +118,7 @@ HELD, OTHER = input_topic(0), input_topic(1)
 @pytest.mark.parametrize("routers", [1, 2])
 @pytest.mark.parametrize(
     "refusal",
-    [LeaderAway(HELD, 90.0), RefuseReading(HELD, 90.0)],
+    [LeaderAway(HELD, 90.0), Refuse(Right.READ, HELD, 90.0)],
     ids=["leaderless", "unauthorised"],
 )
 @pytest.mark.parametrize("begins", [0.0, 6.0], ids=["at the start", "while it is read"])

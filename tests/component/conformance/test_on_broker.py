@@ -5,23 +5,33 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import psutil
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     NewPartitions,
     NewTopic,
+    ResourcePatternType,
+    ResourceType,
 )
 
+from dedupe_kafka.client import parse_properties
 from dedupe_kafka.clients import CLIENTS
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.conftest import is_led
-from tests.simulation.conformance.scripts import LOSSES, SCRIPTS, Script
+from tests.simulation.conformance.scripts import LOSSES, REFUSALS, SCRIPTS, Script
 from tests.simulation.conformance.world import World
+from tests.simulation.kafka.rights import Right
 from tests.support.patience import HANG_SECONDS, LONGEST_SECONDS, patience
 from tests.support.processes.brokers import flip, losing, mortal_broker
+from tests.support.processes.secured_broker import PASSWORD, USER, Certificate, SecuredBroker
 
 
 class BrokerWorld(World):
@@ -74,6 +84,11 @@ class BrokerWorld(World):
         repair()
 
     @contextmanager
+    def refusing(self, right: Right, name: str) -> Iterator[None]:
+        raise NotImplementedError(f"without ACLs nobody lacks the right to {right} {name}")
+        yield
+
+    @contextmanager
     def frozen(self) -> Iterator[None]:
         os.kill(self._broker.pid, signal.SIGSTOP)
         process = psutil.Process(self._broker.pid)
@@ -82,6 +97,48 @@ class BrokerWorld(World):
             yield
         finally:
             os.kill(self._broker.pid, signal.SIGCONT)
+
+
+class SecuredWorld(BrokerWorld):
+    """A broker with ACLs, and a user that has all rights to what has none."""
+
+    def __init__(self, broker: SecuredBroker) -> None:
+        super().__init__(broker)
+        properties = parse_properties(broker.client_properties(PASSWORD), "the test")
+        self._settings = {**properties, "bootstrap.servers": broker.secured_servers, "log_level": 0}
+
+    @contextmanager
+    def refusing(self, right: Right, name: str) -> Iterator[None]:
+        kind, operation = _ACLS[right]
+        allowed = (
+            AclOperation.ALL,
+            AclPermissionType.ALLOW,
+        )  # where there is an ACL, all else is refused
+        acls = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", *each)
+            for each in (allowed, (operation, AclPermissionType.DENY))
+        ]
+        anything = None, None, AclOperation.ANY, AclPermissionType.ANY
+        found = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, *anything)
+
+        def count() -> int:
+            return len(self.admin.describe_acls(found).result(HANG_SECONDS))
+
+        for added in self.admin.create_acls(acls).values():
+            added.result(HANG_SECONDS)
+        self.wait_for(lambda: count() == len(acls))
+        yield
+        for removed in self.admin.delete_acls([found]).values():
+            removed.result(HANG_SECONDS)
+        self.wait_for(lambda: not count())
+
+
+_ACLS: Final = {
+    Right.READ: (ResourceType.TOPIC, AclOperation.READ),
+    Right.WRITE: (ResourceType.TOPIC, AclOperation.WRITE),
+    Right.GROUP: (ResourceType.GROUP, AclOperation.ALL),
+    Right.TRANSACT: (ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE),
+}
 
 
 @pytest.mark.proof
@@ -103,4 +160,20 @@ def test_a_broker_that_loses_records_answers_as_the_simulation(
     cut_broker: EmbeddedBroker, tmp_path: Path, script: Script
 ) -> None:
     answers, expected = script(BrokerWorld(cut_broker, tmp_path))
+    assert answers == expected
+
+
+@pytest.fixture(scope="module")
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Run a broker with ACLs."""
+    directory = tmp_path_factory.mktemp("secured-broker")
+    with SecuredBroker(directory / "data", Certificate.make(directory)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("script", REFUSALS, ids=lambda script: script.__name__)
+def test_a_broker_that_refuses_answers_as_the_simulation(
+    secured_broker: SecuredBroker, script: Script
+) -> None:
+    answers, expected = script(SecuredWorld(secured_broker))
     assert answers == expected

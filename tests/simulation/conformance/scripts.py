@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.simulation.conformance import grouping, losing, reading, transactions, writing
+from tests.simulation.conformance import grouping, losing, reading, refusing, transactions, writing
 from tests.simulation.conformance.world import Answer, World
 
 Script = Callable[[World], tuple[list[Answer], list[Answer]]]
@@ -59,3 +59,11 @@ LOSSES: list[Script] = [
     losing.markers_of_a_later_epoch_part_from_the_last_record,
 ]
 """Scripts that restart the broker."""
+
+REFUSALS: list[Script] = [
+    refusing.a_topic_may_not_be_read,
+    refusing.a_topic_may_not_be_written,
+    refusing.a_group_may_not_be_used,
+    refusing.a_transactional_id_may_not_be_used,
+]
+"""Scripts that need a broker with ACLs."""

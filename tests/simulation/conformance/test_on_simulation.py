@@ -5,9 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.simulation.conformance.scripts import LOSSES, SCRIPTS, Script
+from tests.simulation.conformance.scripts import LOSSES, REFUSALS, SCRIPTS, Script
 from tests.simulation.conformance.world import World
 from tests.simulation.kafka.cluster import SimKafka, no_faults
+from tests.simulation.kafka.rights import Right
 from tests.simulation.kafka.simple_clock import SimpleClock
 
 
@@ -53,13 +54,20 @@ class SimulatedWorld(World):
         batch.damaged = False
 
     @contextmanager
+    def refusing(self, right: Right, name: str) -> Iterator[None]:
+        with self.cluster.rights.without(right, name):
+            yield
+
+    @contextmanager
     def frozen(self) -> Iterator[None]:
         self.cluster.coordinator_away(float("inf"))
         yield
         self.cluster.coordinator_away(0)
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, *LOSSES], ids=lambda script: script.__name__)
+@pytest.mark.parametrize(
+    "script", [*SCRIPTS, *LOSSES, *REFUSALS], ids=lambda script: script.__name__
+)
 def test_the_simulation_answers_as_a_broker(script: Script) -> None:
     answers, expected = script(SimulatedWorld())
     assert answers == expected

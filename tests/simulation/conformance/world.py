@@ -18,6 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # public names
 
 from dedupe_kafka.clients import Clients
+from tests.simulation.kafka.rights import Right
 
 Answer = Any
 LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library's, untyped
@@ -65,6 +66,11 @@ class World(ABC):
     @abstractmethod
     def flipped(self, topic: str, value: bytes) -> Iterator[None]:
         """Let a byte of a record's value be another one on the disk of the broker meanwhile, in partition 0."""
+
+    @contextmanager
+    @abstractmethod
+    def refusing(self, right: Right, name: str) -> Iterator[None]:
+        """Let the clients of the script not have a right meanwhile."""
 
     @contextmanager
     @abstractmethod

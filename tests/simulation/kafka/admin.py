@@ -29,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 )
 
 from tests.simulation.kafka.failures import failure
+from tests.simulation.kafka.rights import Right
 
 if TYPE_CHECKING:
     from tests.simulation.kafka.log import PartitionLog
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     from tests.simulation.kafka.topics import SimTopic
 
 _TIMEOUT_SECONDS: Final = 60.0
+_ALL: Final = {
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.READ,
+    AclOperation.WRITE,
+}
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _MAX_TIMESTAMP: Final = -3
@@ -261,13 +268,21 @@ class SimAdmin:
             )
             for each in topic.logs
         ]
-        shown = rights and name in self._cluster.refused
+        lacks = self._cluster.rights.lacks
+        refused = {
+            operation
+            for right, operation in (
+                (Right.READ, AclOperation.READ),
+                (Right.WRITE, AclOperation.WRITE),
+            )
+            if lacks(right, name)
+        }
         return TopicDescription(
             name,
             topic.id,
             is_internal=False,
             partitions=partitions,
-            authorized_operations=[AclOperation.DESCRIBE] if shown else None,
+            authorized_operations=list(_ALL - refused) if rights and refused else None,
         )
 
     def _config(self, name: str) -> dict[str, ConfigEntry]:

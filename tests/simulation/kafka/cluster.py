@@ -25,6 +25,7 @@ from tests.simulation.kafka.log import Headers, PartitionLog, Record
 from tests.simulation.kafka.members import Members
 from tests.simulation.kafka.process import Process
 from tests.simulation.kafka.producer import SimProducer
+from tests.simulation.kafka.rights import Rights
 from tests.simulation.kafka.topics import SimTopic, Topics
 from tests.simulation.kafka.transactions import Coordinator
 
@@ -58,8 +59,7 @@ class SimKafka:
         """Makes the time that a fetch takes, by a process of a topic from an offset on. Without it: none."""
         self.consumers = 0
         """The number of consumers that were made."""
-        self.refused: set[str] = set()
-        """The topics that no client may read. They are described, with the rights to them."""
+        self.rights = Rights()
         self._silenced: dict[tuple[str, str, int], int] = {}
         self.groups = Groups()
         self.coordinator = Coordinator(self.groups, clock.monotonic, clock.time)

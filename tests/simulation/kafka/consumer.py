@@ -23,6 +23,7 @@ from tests.simulation.kafka.groups import Committed
 from tests.simulation.kafka.log import Fetched, PartitionLog
 from tests.simulation.kafka.members import GroupMetadata
 from tests.simulation.kafka.membership import Callback, Membership
+from tests.simulation.kafka.rights import Right
 
 if TYPE_CHECKING:
     from tests.simulation.kafka.process import Process
@@ -284,7 +285,7 @@ class SimConsumer:
 
     def _is_refused(self, each: _Assigned) -> bool:
         """Return whether the topic may not be read; the first time this is an event."""
-        if each.topic not in self._cluster.refused:
+        if not self._cluster.rights.lacks(Right.READ, each.topic):
             each.refused = False
             return False
         if not each.refused:
@@ -412,6 +413,8 @@ class SimConsumer:
         deadline = self._clock.monotonic() + timeout
         self._process.wait_request()
         back_at, groups = self._cluster.coordinator.back_at, self._cluster.groups
+        if self._cluster.rights.lacks(Right.GROUP, self._group):
+            raise failure(KafkaError.GROUP_AUTHORIZATION_FAILED)
         stable = self._process.wait_until(back_at, deadline)
         while (
             stable
@@ -445,11 +448,13 @@ class SimConsumer:
         if not self._process.wait_until(self._cluster.coordinator.back_at, deadline):
             raise failure(KafkaError._TIMED_OUT, "Commit failed: Local: Timed out")  # noqa: SLF001 (a public name)
         metadata = self._membership.metadata
+        if self._cluster.rights.lacks(Right.GROUP, self._group):
+            raise failure(KafkaError.GROUP_AUTHORIZATION_FAILED)
         refused = self._cluster.members.refusal(metadata, transactional=False)
         if refused is not None:
             raise failure(refused)
         for each in offsets:
-            if each.topic in self._cluster.refused:
+            if self._cluster.rights.lacks(Right.READ, each.topic):
                 raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)
             if self._cluster.topics.log(each.topic, each.partition) is None:
                 raise failure(

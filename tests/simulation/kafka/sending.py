@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from tests.simulation.kafka.failures import failure, kafka_error
 from tests.simulation.kafka.log import NO_PRODUCER, PartitionLog, Record
+from tests.simulation.kafka.rights import Right
 
 if TYPE_CHECKING:
     from tests.simulation.kafka.process import Process
@@ -166,15 +167,24 @@ class Sender:
         log = topic.logs[queue.partition]
         if log.leader_back_at > self._clock.monotonic():
             return False
-        if self._transaction is not None and not self._transaction.admit(log):
-            return False
         count, size = self._batch(queue)
-        refused = _refusal(topic.number, queue.waiting[:count], size, self._clock.time())
+        refused = self._unauthorized(log)
+        if refused is None and self._transaction is not None and not self._transaction.admit(log):
+            return False
+        if refused is None:
+            refused = _refusal(topic.number, queue.waiting[:count], size, self._clock.time())
         if refused is not None:
             queue.blocked = self._transaction is not None
             self._refuse(queue, count, refused)
             return not queue.blocked
         return self._append(queue, log, count)
+
+    def _unauthorized(self, log: PartitionLog) -> KafkaError | None:
+        """Return why a partition may not be written, None if it may."""
+        code = self._transaction.may_send_to(log) if self._transaction is not None else None
+        if code is None and self._cluster.rights.lacks(Right.WRITE, log.topic):
+            code = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return None if code is None else kafka_error(code)
 
     def _append(self, queue: Queue, log: PartitionLog, count: int) -> bool:
         batch = queue.waiting[:count]

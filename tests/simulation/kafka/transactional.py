@@ -16,6 +16,7 @@ from tests.simulation.kafka.failures import failure, fenced, kafka_error
 from tests.simulation.kafka.groups import Committed
 from tests.simulation.kafka.log import NO_PRODUCER, PartitionLog
 from tests.simulation.kafka.members import GroupMetadata
+from tests.simulation.kafka.rights import Right
 from tests.simulation.kafka.transactions import Identity, StaleEpoch
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Transactional:
     def init(self, timeout: float) -> None:
         """Fence older producers."""
         self._reach_coordinator(timeout)
+        self._check_right("Failed to initialize transactions")
         self.identity = self._cluster.coordinator.init(self.name or "", self.timeout_seconds)
 
     def begin(self) -> None:
@@ -113,6 +115,19 @@ class Transactional:
             self._logs.append(log)
         return True
 
+    def may_send_to(self, log: PartitionLog) -> int | None:
+        """Return why records for a partition are refused, None if they are not.
+
+        One that is not added yet can't be without the right to the transactional id, which is fatal.
+        """
+        if not self._cluster.rights.lacks(Right.TRANSACT, self.name or ""):
+            return None
+        code = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if log not in self._logs:
+            text = f"Failed to add partitions to transaction: {KafkaError(code).str()}"
+            self.fatal = kafka_error(code, text, fatal=True)
+        return code
+
     def has(self, topic: str, partition: int) -> bool:
         """Return whether the transaction has added the partition."""
         return any((log.topic, log.partition) == (topic, partition) for log in self._logs)
@@ -128,11 +143,8 @@ class Transactional:
         """
         self._reach_coordinator(60.0)
         for topic, partition in offsets:
-            if topic in self._cluster.refused:
-                refusal = KafkaError.TOPIC_AUTHORIZATION_FAILED
-                text = f"Failed to commit offsets to transaction: {KafkaError(refusal).str()}"
-                self.abortable = kafka_error(refusal, text, abort=True)
-                raise KafkaException(self.abortable)
+            if self._cluster.rights.lacks(Right.READ, topic):
+                self._refuse_offsets(KafkaError.TOPIC_AUTHORIZATION_FAILED)
             if self._cluster.topics.log(topic, partition) is None:
                 text = "Failed to commit offsets to transaction: Broker: Unknown topic or partition"
                 error = failure(KafkaError.UNKNOWN_TOPIC_OR_PART, text, abort=True)
@@ -143,13 +155,25 @@ class Transactional:
         self._serve_epoch(action, lambda: coordinator.begin(name, self.identity))
         self._has_offsets = True
         refused = self._cluster.members.refusal(sender, transactional=True)
+        if self._cluster.rights.lacks(Right.GROUP, sender.group):
+            refused = KafkaError.GROUP_AUTHORIZATION_FAILED
         if refused is not None:
-            text = f"Failed to commit offsets to transaction: {KafkaError(refused).str()}"
-            self.abortable = kafka_error(refused, text, abort=True)
-            raise KafkaException(self.abortable)
+            self._refuse_offsets(refused)
         self._serve_epoch(
             action, lambda: coordinator.add_offsets(name, self.identity, sender.group, offsets)
         )
+
+    def _refuse_offsets(self, code: int) -> None:
+        text = f"Failed to commit offsets to transaction: {KafkaError(code).str()}"
+        self.abortable = kafka_error(code, text, abort=True)
+        raise KafkaException(self.abortable)
+
+    def _check_right(self, action: str) -> None:
+        """Raise a fatal error without the right to the transactional id."""
+        if self._cluster.rights.lacks(Right.TRANSACT, self.name or ""):
+            code = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            self.fatal = kafka_error(code, f"{action}: {KafkaError(code).str()}", fatal=True)
+            raise KafkaException(self.fatal)
 
     def end(self, timeout: float, *, commit: bool) -> None:
         """Commit or abort. What the cluster does not know of takes no request."""
@@ -163,6 +187,7 @@ class Transactional:
             # The library goes on trying.
             self._cluster.coordinator.later(self._process.name, lambda: self._late(commit))
             raise
+        self._check_right("Failed to end transaction")
         self._serve_epoch("Failed to end transaction", lambda: self._send_end(commit))
 
     @property

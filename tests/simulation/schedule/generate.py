@@ -12,6 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from tests.simulation.kafka.calls import Moment
+from tests.simulation.kafka.rights import Right
 from tests.simulation.schedule.faults import (
     Checkpoint,
     Crash,
@@ -28,10 +29,11 @@ from tests.simulation.schedule.faults import (
     SwapVolumes,
 )
 from tests.simulation.schedule.input import Item, Send, with_transactions
-from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
+from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT, Settings
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import (
     DAMAGE_SHARE,
+    REFUSE_SHARE,
     AddPartitions,
     Damage,
     ExpireOffsets,
@@ -39,6 +41,7 @@ from tests.simulation.schedule.topics import (
     LeaderAway,
     LoseInput,
     Recreate,
+    Refuse,
     Retain,
     TerminateTransactions,
 )
@@ -167,8 +170,27 @@ def schedule_of(seed: int) -> Schedule:
         damage = Damage.chosen(random, random.choice([INPUT, OUTPUT]))
         step = Step(_when(random), random.randrange(settings.partitions), damage)
         steps.insert(random.randint(1, len(steps)), step)
+    _add_refusal(Random(f"{seed} refusal"), settings, steps)
     lossy = _with_losses(seed, settings, steps, source)
     return Schedule(seed, settings, with_transactions(seed, lossy))
+
+
+def _add_refusal(random: Random, settings: Settings, steps: list[Step]) -> None:
+    """Let a right be refused for a while, in some schedules; the others stay as they are."""
+    if random.random() >= REFUSE_SHARE:
+        return
+    partition = random.randrange(settings.partitions)
+    right, name = random.choice(
+        [
+            (Right.READ, INPUT),
+            (Right.READ, OUTPUT),
+            (Right.WRITE, OUTPUT),
+            (Right.GROUP, GROUP),
+            (Right.TRANSACT, f"{GROUP}.{partition}"),
+        ]
+    )
+    step = Step(_when(random), partition, Refuse(right, name, random.choice(_AWAY_SECONDS)))
+    steps.insert(random.randint(1, len(steps)), step)
 
 
 def _with_losses(

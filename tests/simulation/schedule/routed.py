@@ -12,6 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from tests.simulation.kafka.calls import Moment
+from tests.simulation.kafka.rights import Right
 from tests.simulation.schedule.faults import (
     Checkpoint,
     Crash,
@@ -44,7 +45,7 @@ from tests.simulation.schedule.topics import (
     DAMAGE_SHARE,
     Damage,
     LeaderAway,
-    RefuseReading,
+    Refuse,
     StopFetching,
     TerminateTransactions,
 )
@@ -256,7 +257,7 @@ def _add_silence(random: Random, settings: Settings, steps: list[Step]) -> None:
         (router, StopFetching(EPOCHS, process="r")),
         (worker, StopFetching(REPARTITION, worker)),
         (worker, StopFetching(OUTPUT, worker)),
-        (0, RefuseReading(name, random.choice(_AWAY_SECONDS))),
+        (0, Refuse(Right.READ, name, random.choice(_AWAY_SECONDS))),
     ]
     number, silence = random.choice(silences)
     at = random.randrange(1, len(steps) + 1)

@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final, Self
 
+from tests.simulation.kafka.rights import Right
 from tests.simulation.recorder import FOREIGN
 from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+REFUSE_SHARE: Final = 0.1
+"""The schedules in which a right is refused."""
 
 DAMAGE_SHARE: Final = 0.1
 """The schedules that have a damaged batch."""
@@ -178,15 +182,25 @@ class StopFetching:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseReading:
-    """Let no client read a topic for a while, as without the right to."""
+class Refuse:
+    """Let no client have a right for a while, as without its ACL."""
 
-    topic: str
+    right: Right
+    name: str
     seconds: float
-    fault = "reading refused"
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        return {
+            Right.READ: "reading refused",
+            Right.WRITE: "writing refused",
+            Right.GROUP: "group refused",
+            Right.TRANSACT: "transactions refused",
+        }[self.right]
 
     def perform(self, world: "World", partition: int) -> None:  # noqa: ARG002 (of all clients)
         """Refuse it."""
-        refused = world.kafka.refused
-        refused.add(self.topic)
-        world.clock.after(self.seconds, lambda: refused.discard(self.topic))
+        rights = world.kafka.rights
+        rights.refuse(self.right, self.name)
+        world.clock.after(self.seconds, lambda: rights.restore(self.right, self.name))

@@ -37,6 +37,7 @@ HANGS_SECONDS = MORTAL_SESSION_SECONDS + 5.0
 STUCK_SECONDS = 3.0
 PRODUCT_STOP_SECONDS = 9.0
 SOON_SECONDS = 30.0
+LAST_LINES = 40
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 @pytest.fixture(autouse=True)
 def back_again(broker: EmbeddedBroker, topics: Callable[..., str]) -> Iterator[None]:  # noqa: ARG001 # ends after this
-    """Ensure a running broker when `topics` deletes its topics."""
+    """Ensure a running broker when `topics` deletes its topics; print its last words, which a failure shows."""
     yield
+    print(*broker.log_path.read_text().splitlines()[-LAST_LINES:], sep="\n")
     if broker.running:
         os.kill(broker.pid, signal.SIGCONT)
     else:

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from dedupe_crds.rules import VALIDATIONS
 from dedupe_crds.spec.stream import GROUP, KIND, VERSION, DedupeStream
+from dedupe_crds.status.partitions import KIND as PARTITIONS_KIND
+from dedupe_crds.status.partitions import DedupeStreamPartitions, PartitionsStatus
 from dedupe_crds.status.snapshot import KIND as SNAPSHOT_KIND
 from dedupe_crds.status.snapshot import DedupeSnapshot, SnapshotStatus
 from dedupe_crds.status.stream import StreamStatus
@@ -49,7 +51,8 @@ _KEYWORDS = (
 class CustomResource:
     """A kind of object.
 
-    `columns` of `kubectl get` are (name, type, JSONPath); `wide_columns` are those that only `-o wide` adds.
+    `columns` of `kubectl get` are (name, type, JSONPath); `wide_columns` are those that only `-o wide` adds. A kind
+    without a spec has no subresource, so that one request creates an object with its status, and no category.
     """
 
     kind: str
@@ -57,12 +60,17 @@ class CustomResource:
     status: type[BaseModel]
     short_name: str
     columns: tuple[tuple[str, str, str], ...]
-    wide_columns: tuple[tuple[str, str, str], ...]
+    wide_columns: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def plural(self) -> str:
         """Return its name in URLs and on the command line."""
-        return f"{self.kind.lower()}s"
+        return f"{self.kind.lower().removesuffix('s')}s"
+
+    @property
+    def has_spec(self) -> bool:
+        """Return whether users write it."""
+        return "spec" in self.model.model_fields
 
     def definition(self) -> dict[str, Any]:
         """Return the whole CustomResourceDefinition, as `kubectl apply` takes it."""
@@ -81,14 +89,14 @@ class CustomResource:
                     "plural": self.plural,
                     "singular": self.kind.lower(),
                     "shortNames": [self.short_name],
-                    "categories": ["dedupe"],
+                    **({"categories": ["dedupe"]} if self.has_spec else {}),
                 },
                 "versions": [
                     {
                         "name": VERSION,
                         "served": True,
                         "storage": True,
-                        "subresources": {"status": {}},
+                        **({"subresources": {"status": {}}} if self.has_spec else {}),
                         "additionalPrinterColumns": columns,
                         "schema": {"openAPIV3Schema": self.schema()},
                     }
@@ -109,7 +117,7 @@ class CustomResource:
             "metadata": {"type": "object", "properties": {"name": name}},
             "status": structural_schema(self.status),
         }
-        schema["required"] = ["spec"]
+        schema["required"] = ["spec" if self.has_spec else "status"]
         return schema
 
 
@@ -162,9 +170,20 @@ SNAPSHOTS = CustomResource(
         ("Message", "string", ".status.message"),
     ),
 )
-CUSTOM_RESOURCES = (STREAMS, SNAPSHOTS)
+PARTITIONS = CustomResource(
+    kind=PARTITIONS_KIND,
+    model=DedupeStreamPartitions,
+    status=PartitionsStatus,
+    short_name="ddp",
+    columns=(
+        ("Partitions", "string", ".status.partitionsReady"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ),
+)
+CUSTOM_RESOURCES = (STREAMS, SNAPSHOTS, PARTITIONS)
 PLURAL = STREAMS.plural
 SNAPSHOT_PLURAL = SNAPSHOTS.plural
+PARTITIONS_PLURAL = PARTITIONS.plural
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:

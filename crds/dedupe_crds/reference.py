@@ -28,9 +28,11 @@ def _part(resource: CustomResource) -> str:
     if VALIDATIONS in name:
         rule = name[VALIDATIONS][0]["message"]
         parts.append(f"`metadata.name` {rule}; at most {name['maxLength']} characters.\n")
-    rows = _spec_rows("spec", fields["spec"])
-    parts += ["### spec\n", _table(("Field", "Type", "Default", "Meaning"), rows)]
-    if rules := list(_rule_rows("spec", fields["spec"])):
+    spec: Schema = fields.get("spec", {})
+    if spec:
+        rows = _spec_rows("spec", spec)
+        parts += ["### spec\n", _table(("Field", "Type", "Default", "Meaning"), rows)]
+    if rules := list(_rule_rows("spec", spec)):
         parts += [
             "### Rules between fields\n",
             "`kubectl apply`, `dedupe validate` and the workers refuse a manifest that breaks one.\n",

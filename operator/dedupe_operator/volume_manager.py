@@ -14,8 +14,9 @@ from typing import Final
 from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_requests
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.exit_code import ExitCode
-from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, RestoreSource
+from dedupe_crds.status.stream import PartitionStatus, RestoreSource
 from dedupe_kafka.errors import StreamError
+from dedupe_operator import volume_intents
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import with_advice
@@ -29,7 +30,7 @@ from dedupe_operator.restore_candidates import restore_candidates
 from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
 from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore
-from dedupe_operator.volume_events import report_choice, report_problem
+from dedupe_operator.volume_events import report_problem
 
 _REQUEUE_SECONDS: Final = 5.0
 _FAILED_FOR: Final = timedelta(minutes=30)
@@ -68,18 +69,10 @@ class VolumeManager:
                 slots -= request is not None
             except ReportedError as error:
                 _postpone(context, result, partition, error)
-        changed = [
-            partition
-            for partition, choice in result.claims.items()
-            if _is_changed(context, partition, choice)
-        ]
-        if changed:
-            before_change()
-        for partition in changed:
-            report_choice(context, result, partition, result.claims[partition])
-        if not changed:
+        if not volume_intents.changed(context, result):
             return None
-        return [_intended(context, result, partition) for partition in result.claims]
+        before_change()
+        return volume_intents.intended(context, result)
 
     def _choose(
         self,
@@ -266,31 +259,5 @@ def _postpone(
     """Leave a partition unchanged: its restore source is not known yet."""
     message = f"cannot determine a restore source: {error}"
     result.partition_problems[partition] = with_advice(error.reason, message)
-    result.undecided.add(partition)
     result.requeue_within(_REQUEUE_SECONDS)
-    recorded = context.recorded_partition(partition)
-    if recorded and recorded.restore and recorded.persistent_volume_claim:
-        name = recorded.persistent_volume_claim
-        result.claims[partition] = ClaimChoice(name=name, restore=recorded.restore, is_new=False)
-
-
-def _is_changed(context: ReconcileContext, partition: int, choice: ClaimChoice) -> bool:
-    recorded = context.recorded_partition(partition)
-    return choice.is_new or recorded is None or recorded.restore != choice.restore
-
-
-def _intended(
-    context: ReconcileContext, result: ReconcileResult, partition: int
-) -> PartitionStatus:
-    choice = result.claims[partition]
-    recorded = context.recorded_partition(partition)
-    if recorded is not None and not choice.is_new:
-        return recorded.model_copy(update={"restore": choice.restore})
-    return PartitionStatus(
-        partition=partition,
-        phase=PartitionPhase.PROVISIONING,
-        persistent_volume_claim=choice.name,
-        restore=choice.restore,
-        comparison=recorded.comparison if recorded else None,
-        failover=recorded.failover if recorded else None,
-    )
+    volume_intents.keep_recorded(context, result, partition)

@@ -257,14 +257,18 @@ class StreamStatus(Model):
         default=None, description="Ready and total partitions, such as 3/4."
     )
     partitions: Annotated[list[PartitionStatus], Field(json_schema_extra=keyed_by("partition"))] = (
-        Field(default=[], description="Status of each partition and its worker.")
+        Field(default=[], description="Status of the first 100 partitions and their workers.")
+    )
+    partition_groups: Count | None = Field(
+        default=None,
+        description="Number of objects DedupeStreamPartitions, each with the status of 100 further partitions.",
     )
     # None, not an empty list: an operator of the release before reads a status without it.
     added_partitions: Annotated[
         list[AddedPartition] | None, Field(json_schema_extra=keyed_by("partition"))
     ] = Field(
         default=None,
-        description="Partitions that were added to the input, and wait for spec.input.addedPartitions: Accept.",
+        description="The first 100 added partitions of the input that wait for spec.input.addedPartitions: Accept.",
     )
     topic_ids: Annotated[list[str] | None, Field(max_length=64)] = Field(
         default=None,
@@ -276,8 +280,7 @@ class StreamStatus(Model):
     )
     growth: GrowthStatus | None = Field(
         default=None,
-        description="The present growth of spec.repartition.partitions, or the last one; none of a stream that never "
-        "grew.",
+        description="The present growth of spec.repartition.partitions, or the last one; absent if it never grew.",
     )
     window: Duration | None = Field(
         default=None,

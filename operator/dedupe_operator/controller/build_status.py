@@ -4,7 +4,9 @@ The reconciler calls it at the end.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
+from dedupe_crds.status.partitions import GROUP_SIZE
 from dedupe_crds.status.stream import AddedPartition, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.partitioning import judge_stream
@@ -41,11 +43,11 @@ def build_status(
     topics = context.topics
     # What is asked by the new manifest does not hold yet for workers that run by the one before.
     direct = context.growth is not None and context.growth.direct
-    added = topics.added if topics.partitions and not direct else _recorded_added(context.recorded)
+    added = topics.added if topics.partitions and not direct else None
     of_routers = router_status.status_of(routers, context.recorded.routers) if routers else None
     health = Health(
         partitions=partitions,
-        added=list(added),
+        added=None if added is None else list(added),
         partitioning=None if direct else judge_stream(samples, context.stream.spec),
         problems=problems,
         waiting=result.waiting,
@@ -72,7 +74,7 @@ def build_status(
     return status.model_copy(
         update={
             "last_schedule_time": snapshots.last_schedule_time,
-            "added_partitions": _waiting(added) or None,
+            "added_partitions": _waiting(added, context.recorded),
             "topic_ids": known_topics(context.stream.spec, topics.held)
             or context.recorded.topic_ids,
             "growth": (context.growth and context.growth.status) or context.recorded.growth,
@@ -80,16 +82,17 @@ def build_status(
     )
 
 
-def _waiting(added: Mapping[int, int]) -> list[AddedPartition]:
-    return [
+def _waiting(
+    added: Mapping[int, int] | None, recorded: StreamStatus
+) -> list[AddedPartition] | None:
+    """Return the first added partitions; those of before if Kafka did not answer."""
+    if added is None:
+        return recorded.added_partitions
+    waiting = [
         AddedPartition(partition=partition, lag_messages=coarse_count(lag))
-        for partition, lag in added.items()
+        for partition, lag in islice(added.items(), GROUP_SIZE)
     ]
-
-
-def _recorded_added(recorded: StreamStatus) -> dict[int, int]:
-    """Return the added partitions of a pass in which Kafka did not answer."""
-    return {each.partition: each.lag_messages or 0 for each in recorded.added_partitions or ()}
+    return waiting or None
 
 
 def _unhealthy_windows(workers: Mapping[int, WorkerStatus]) -> list[int] | None:

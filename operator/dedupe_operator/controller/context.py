@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
+from dedupe_crds.spec.repartition import MOST_PARTITIONS
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
@@ -36,7 +38,10 @@ _NUMBER: Final = re.compile("[0-9]{1,5}")  # users can write any text there
 
 def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
     """Return the number of partitions that have workers; 0 if that is not known."""
-    return max(len(recorded.partitions), max(observed.stateful_sets, default=-1) + 1)
+    numbers = (each.partition for each in recorded.partitions)
+    # Whoever may write a status can write any number there.
+    last = max((each for each in numbers if each < MOST_PARTITIONS), default=-1)
+    return max(last, max(observed.stateful_sets, default=-1)) + 1
 
 
 def served_partitions(observed: Observed) -> int:
@@ -68,7 +73,7 @@ def direct_input(stream: DedupeStream, observed: Observed) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReconcileContext:
     """A stream and its surroundings, as observed at the start of the pass.
 
@@ -127,8 +132,11 @@ class ReconcileContext:
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
         """Return a partition's entry in the recorded status."""
-        matching = (each for each in self.recorded.partitions if each.partition == partition)
-        return next(matching, None)
+        return self._recorded.get(partition)
+
+    @cached_property
+    def _recorded(self) -> Mapping[int, PartitionStatus]:
+        return {each.partition: each for each in self.recorded.partitions}
 
     @property
     def partitions(self) -> range:

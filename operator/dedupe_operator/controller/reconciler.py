@@ -13,7 +13,7 @@ from dedupe_crds.annotations import PAUSE
 from dedupe_crds.manifest import ManifestError, parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_operator import metrics
+from dedupe_operator import metrics, volume_intents
 from dedupe_operator.controller.apply import Applier
 from dedupe_operator.controller.build_status import build_status
 from dedupe_operator.controller.children import Children
@@ -28,13 +28,9 @@ from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.pod_defaults import DefaultsChooser
 from dedupe_operator.controller.router_view import router_view
-from dedupe_operator.controller.status_writer import StatusWriter, read_status
+from dedupe_operator.controller.status_writer import StatusWriter
 from dedupe_operator.controller.stream_memory import StreamMemory
-from dedupe_operator.controller.unreconciled import (
-    paused_status,
-    refused_status,
-    unfinished_status,
-)
+from dedupe_operator.controller.unreconciled import paused_status, refused_status
 from dedupe_operator.controller.upgrade_pace import UpgradePace
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide.allow_list import AllowList
@@ -144,9 +140,7 @@ class Reconciler:
         with suppress(KubernetesError):
             raw = self._api.get(STREAMS, key.namespace, key.name)
             if raw is not None and raw["metadata"]["uid"] == memory.uid:
-                recorded = read_status(raw)
-                status = unfinished_status(raw, recorded, error, self._now())
-                memory.write(raw, recorded, status)
+                memory.write_unfinished(raw, error, self._now())
 
     def _pass(self, key: Key, *, again: bool = False) -> float | None:
         raw = self._api.get(STREAMS, key.namespace, key.name)
@@ -156,7 +150,7 @@ class Reconciler:
             self._forget(key)
             return None
         memory = self._memory_of(key, raw["metadata"]["uid"])
-        recorded = read_status(raw)
+        recorded = memory.writer.read(raw)
         now = self._now()
         if (raw["metadata"].get("annotations") or {}).get(PAUSE) == "true":
             status = paused_status(self._api, raw, recorded, now)
@@ -215,7 +209,9 @@ class Reconciler:
         by_partition = {view.partition: view.problem for view in views if view.problem}
         routers = router_view(context, result)
         of_routers = routers.causes if routers else []
-        problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
+        unwritten = [each for each in (memory.writer.problem,) if each]
+        of_stream = [*result.stream_problems, *unwritten, *problems]
+        problems = [*of_stream, *by_cause(by_partition), *of_routers]
         status = build_status(context, result, views, snapshots, problems, routers=routers)
         memory.write(raw, recorded, status, result)
         counting = [view for view in views if view.partition not in context.joining]
@@ -283,7 +279,8 @@ class Reconciler:
             ]
         if intent is not None:
             status = context.recorded.model_copy(update={"partitions": intent})
-            memory.writer.write(raw, context.recorded, status)
+            volume_intents.take_back(context, result, memory.writer.write(raw, status))
+        volume_intents.announce(context, result)
 
     def _forget(self, key: Key) -> None:
         self._kafka.forget(key)

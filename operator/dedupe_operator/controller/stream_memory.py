@@ -3,7 +3,9 @@
 The reconciler keeps one `StreamMemory` for each stream.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from dedupe_crds.status.stream import StreamStatus
@@ -11,8 +13,9 @@ from dedupe_operator.controller.context import ReconcileResult
 from dedupe_operator.controller.event_recorder import EventRecorder
 from dedupe_operator.controller.kafka_view import KafkaWatches
 from dedupe_operator.controller.status_writer import StatusWriter
+from dedupe_operator.controller.unreconciled import unfinished_status
 from dedupe_operator.decide.growth import growth_events
-from dedupe_operator.decide.stream_status import condition_events
+from dedupe_operator.decide.stream_status import StreamEvent, condition_events
 from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import Object
 
@@ -37,6 +40,7 @@ class StreamMemory:
     def finished(self) -> None:
         """Note that a pass came to its end."""
         self._failed = 0
+        self.writer.forget()
 
     def failed(self, now: float) -> bool:
         """Note that a pass failed; return whether the status must say so by now.
@@ -59,7 +63,26 @@ class StreamMemory:
 
         Raises KubernetesError.
         """
-        self.writer.write(raw, recorded, status)
+        self.writer.write(raw, status)
+        self._emit(raw, recorded, status, result.events if result else ())
+
+    def write_unfinished(self, raw: Object, error: Exception, now: datetime) -> None:
+        """Write that no pass can be finished, into the stream's own object only.
+
+        The others may be what can't be read. Raises KubernetesError.
+        """
+        recorded = self.writer.read_own(raw)
+        status = unfinished_status(raw, recorded, error, now)
+        self.writer.write_own(raw, status)
+        self._emit(raw, recorded, status, ())
+
+    def _emit(
+        self,
+        raw: Object,
+        recorded: StreamStatus,
+        status: StreamStatus,
+        events: Iterable[StreamEvent],
+    ) -> None:
         changed = condition_events(recorded.conditions, status.conditions)
         grown = growth_events(recorded.growth, status.growth)
-        self.events.emit(raw, [*(result.events if result else ()), *grown, *changed])
+        self.events.emit(raw, [*events, *grown, *changed])

@@ -33,8 +33,8 @@ class Health:
     `problems` has the gravest first. `waiting` are partitions whose rollout has not begun, `starting` those whose
     workers are not ready yet; with `routers_change` not all routers have the newest template. `unhealthy_windows` is
     None while no worker answers, and `workers` are those that do. `added` are partitions that were added to the input,
-    and wait. `snapshots` is None if the spec wants none, `routers` and `growth` if the stream has no routers. `joining`
-    are partitions that a growth adds, and that do not count yet.
+    and wait, None in a pass in which Kafka did not answer. `snapshots` is None if the spec wants none, `routers` and
+    `growth` if the stream has no routers. `joining` are partitions that a growth adds, and that do not count yet.
     """
 
     partitions: Sequence[PartitionStatus]
@@ -45,7 +45,7 @@ class Health:
     unhealthy_windows: Sequence[int] | None = None
     workers: Mapping[int, WorkerStatus] = field(default_factory=dict)
     suspended: bool = False
-    added: Sequence[int] = ()
+    added: Sequence[int] | None = ()
     partitioning: Partitioning | None = None
     snapshots: Verdict | None = None
     routers: RoutersStatus | None = None
@@ -64,7 +64,7 @@ def judge(
         _degraded(health),
         _window_healthy(health),
         _guarantees_met(health),
-        _input_partitions_added(health),
+        _input_partitions_added(health, earlier),
         _input_partitioning(health, earlier),
         Verdict("ReconciliationPaused", False, "Active", "The operator reconciles the stream."),
     ]
@@ -179,7 +179,11 @@ def _guarantees_met(health: Health) -> Verdict:
     return Verdict("GuaranteesMet", False, min(found)[0], _first_of(sentences))
 
 
-def _input_partitions_added(health: Health) -> Verdict:
+def _input_partitions_added(health: Health, earlier: Sequence[Condition]) -> Verdict:
+    before = next((each for each in earlier if each.type == "InputPartitionsAdded"), None)
+    if health.added is None and before and before.status is not ConditionStatus.UNKNOWN:
+        holds = before.status is ConditionStatus.TRUE
+        return Verdict("InputPartitionsAdded", holds, before.reason, before.message)
     if not health.added:
         message = "No partition of the input waits for a worker."
         return Verdict("InputPartitionsAdded", False, "AllPartitionsServed", message)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
+from dedupe_crds.openapi import PARTITIONS_PLURAL, PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import API_VERSION, KIND
+from dedupe_crds.status.partitions import KIND as PARTITIONS_KIND
 from dedupe_crds.status.snapshot import KIND as SNAPSHOT_KIND
 from dedupe_operator.kubernetes.names import Object
 
@@ -37,6 +38,7 @@ class Resource:
 
 STREAMS: Final = Resource(API_VERSION, KIND, PLURAL)
 SNAPSHOTS: Final = Resource(API_VERSION, SNAPSHOT_KIND, SNAPSHOT_PLURAL)
+PARTITIONS: Final = Resource(API_VERSION, PARTITIONS_KIND, PARTITIONS_PLURAL)
 STATEFUL_SETS: Final = Resource("apps/v1", "StatefulSet", "statefulsets")
 PODS: Final = Resource("v1", "Pod", "pods")
 CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
@@ -65,6 +67,7 @@ _BY_KIND: Final = {
     for resource in (
         STREAMS,
         SNAPSHOTS,
+        PARTITIONS,
         VOLUME_SNAPSHOTS,
         STATEFUL_SETS,
         CLAIMS,

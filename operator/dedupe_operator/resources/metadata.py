@@ -41,15 +41,32 @@ def of_partition(stream: DedupeStream, partition: int) -> Object:
     }
 
 
-def reference(stream: DedupeStream) -> Object:
-    """Return an owner reference for garbage collection that blocks nothing."""
+def of_group(raw: Object, name: str) -> Object:
+    """Return the metadata of an object with the status of some partitions.
+
+    `raw` is the stream as the API server has it, whose manifest may be refused.
+    """
+    owner = raw["metadata"]
     return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "name": stream.metadata.name,
-        "uid": stream.metadata.uid,
+        "name": name,
+        "namespace": owner["namespace"],
+        "labels": stream_labels(owner["name"]),
+        "ownerReferences": [_controller(owner["name"], owner["uid"])],
     }
 
 
+def reference(stream: DedupeStream) -> Object:
+    """Return an owner reference for garbage collection that blocks nothing."""
+    return _reference(stream.metadata.name, stream.metadata.uid)
+
+
 def _controlled_by(stream: DedupeStream) -> Object:
-    return {**reference(stream), "controller": True, "blockOwnerDeletion": True}
+    return _controller(stream.metadata.name, stream.metadata.uid)
+
+
+def _controller(name: str, uid: str | None) -> Object:
+    return {**_reference(name, uid), "controller": True, "blockOwnerDeletion": True}
+
+
+def _reference(name: str, uid: str | None) -> Object:
+    return {"apiVersion": API_VERSION, "kind": KIND, "name": name, "uid": uid}

@@ -15,19 +15,24 @@ _HOUR: Final = 3600
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti")
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def ranges(numbers: Iterable[int], most: int = 20) -> str:
     """Write numbers such as partitions, with consecutive ones as a range.
 
-    >>> ranges([5, 0, 1, 2])
-    '0-2, 5'
+    Of more than `most` ranges the first ones, and how many numbers the others have: of thousands of partitions a
+    message would have no place for what is wrong with them.
+
+    >>> ranges([5, 0, 1, 2]), ranges([0, 1, 4, 7, 8, 9], most=2)
+    ('0-2, 5', '0-1, 4, and 3 more')
     """
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
+            runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:most]]
+    more = sum(map(len, runs[most:]))
+    return ", ".join([*shown, *([f"and {more} more"] if more else [])])
 
 
 def listed(sentences: Sequence[str], most: int = 5) -> str:

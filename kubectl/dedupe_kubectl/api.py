@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from dedupe_crds.annotations import STREAM
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.deep_json import allow_deep_json
-from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
+from dedupe_crds.openapi import PARTITIONS_PLURAL, PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kubectl.bounded_read import Unreadable, read_whole
@@ -31,7 +31,7 @@ from dedupe_kubectl.errors import (
     WorkerRefused,
     refusal,
 )
-from dedupe_kubectl.objects import Object
+from dedupe_kubectl.objects import Object, with_groups
 from dedupe_kubectl.plain_text import without_controls
 
 FIELD_MANAGER: Final = "kubectl-dedupe"
@@ -79,14 +79,20 @@ class Api:
         allow_deep_json()
         self._client = api_client
 
-    def streams(self, namespace: str | None) -> list[Object]:
-        """Return all streams of a namespace, or of all namespaces."""
-        return self._items(_path(PLURAL, namespace), f"list dedupestreams {_where(namespace)}")
+    def streams(self, namespace: str | None, *, whole: bool = False) -> list[Object]:
+        """Return all streams of a namespace, or of all namespaces.
+
+        `whole`: with all their partitions, of which an object lists the first only.
+        """
+        found = self._items(_path(PLURAL, namespace), f"list dedupestreams {_where(namespace)}")
+        return self._whole(found, namespace) if whole else found
 
     def stream(self, namespace: str, name: str) -> Object:
-        """Return a stream."""
+        """Return a stream with all its partitions."""
         path = _path(PLURAL, namespace, name)
-        return self._json("GET", path, f"get dedupestream {name} {_where(namespace)}")
+        found = self._json("GET", path, f"get dedupestream {name} {_where(namespace)}")
+        (stream,) = self._whole([found], namespace, f"{STREAM}={name}")
+        return stream
 
     def patch_stream(self, namespace: str, name: str, change: Object) -> Object:
         """Change fields of a stream with a JSON merge patch."""
@@ -194,6 +200,16 @@ class Api:
             )
         except Unanswered:
             return 0, b""
+
+    def _whole(
+        self, streams: list[Object], namespace: str | None, labels: str | None = None
+    ) -> list[Object]:
+        """Return streams with the partitions that are in objects of their own."""
+        if not any((each.get("status") or {}).get("partitionGroups") for each in streams):
+            return streams
+        act = f"list {PARTITIONS_PLURAL} {_where(namespace)}"
+        groups = self._items(_path(PARTITIONS_PLURAL, namespace), act, labels)
+        return [with_groups(each, groups) for each in streams]
 
     def _items(
         self, path: str, act: str, labels: str | None = None, *, fields: str | None = None

@@ -230,7 +230,8 @@ def _sentence(message: str) -> re.Pattern[str]:
     """Match a message in a condition, with the partitions or routers before it."""
     text = re.escape(message.strip(" .!"))
     return re.compile(
-        rf"(?<!\S)((partition|router)s? [0-9, ]+: )?{text}[.!]?(\s+|$)", re.IGNORECASE
+        rf"(?<!\S)((partition|router)s? [0-9, -]+(and \d+ more)?: )?{text}[.!]?(\s+|$)",
+        re.IGNORECASE,
     )
 
 

@@ -6,6 +6,7 @@ All commands read objects here. Invariant: fields that a newer release adds to a
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -63,7 +64,11 @@ class Stream:
 
     def partition(self, number: int) -> PartitionStatus | None:
         """Return the status of a partition, None if the operator has not written it."""
-        return next((each for each in self.status.partitions if each.partition == number), None)
+        return self._partitions.get(number)
+
+    @cached_property
+    def _partitions(self) -> Mapping[int, PartitionStatus]:
+        return {each.partition: each for each in self.status.partitions}
 
     def require(self, numbers: Iterable[int]) -> None:
         """Check that the stream has these partitions.
@@ -75,6 +80,22 @@ class Stream:
         if unknown := set(numbers) - set(known):
             has = f"it has {ranges(known)}" if known else "its status lists no partitions yet"
             raise PluginError(f"{self.title} has no partition {ranges(unknown)}: {has}")
+
+
+def with_groups(stream: Object, groups: Iterable[Object]) -> Object:
+    """Return a stream with the partitions that are in its objects `groups`.
+
+    What its own status lists counts before them, as for the operator.
+    """
+    status, uid = stream.get("status") or {}, stream["metadata"].get("uid")
+    parts = [*(each for each in groups if uid in _owners(each)), stream]
+    entries = {
+        entry["partition"]: entry
+        for part in parts
+        for entry in (part.get("status") or {}).get("partitions") or ()
+    }
+    partitions = [entries[number] for number in sorted(entries)]
+    return {**stream, "status": {**status, "partitions": partitions}}
 
 
 def read_stream(document: Object) -> Stream:
@@ -205,6 +226,10 @@ def is_ready(pod: Object) -> bool:
     return not pod["metadata"].get("deletionTimestamp") and any(
         each["type"] == "Ready" and each["status"] == "True" for each in conditions
     )
+
+
+def _owners(document: Object) -> set[str | None]:
+    return {each.get("uid") for each in document["metadata"].get("ownerReferences") or ()}
 
 
 def _input(spec: Object) -> str:

@@ -50,7 +50,7 @@ def fetch_views(api: Api, namespace: str | None) -> list[StreamView]:
     Raises:
         PluginError: the streams cannot be read. Without the rights for pods or workers the views have none.
     """
-    streams = [read_stream(document) for document in api.streams(namespace)]
+    streams = [read_stream(document) for document in api.streams(namespace, whole=True)]
     streams.sort(key=lambda stream: (stream.namespace, stream.name))
     by_namespace = groupby(streams, key=lambda stream: stream.namespace)
     return [view for within, group in by_namespace for view in _views(api, within, list(group))]

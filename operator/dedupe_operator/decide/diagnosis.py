@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from dedupe_crds.formatting import ranges
 from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.worker import Phase, WorkerStatus
@@ -102,7 +103,7 @@ def by_cause(problems: Mapping[int, Problem], *, of: str = "partition") -> list[
     return [
         Problem(
             reason=problem.reason,
-            message=f"{of}{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {problem.message}",
+            message=f"{of}{'s' * (len(who) > 1)} {ranges(who)}: {problem.message}",
         )
         for problem, who in partitions.items()
     ]

@@ -175,6 +175,10 @@ def test_after_a_rollback_the_status_of_the_release_before_counts(large: Scene) 
     before_groups(large, {3: {"restore": tried}})
     for each in stale:
         large.cluster.add(each)
+    refuse(large, "orders-2")
+    for _ in range(2):
+        large.look()
+    large.cluster.fails.clear()
     large.rest()
     assert entries(large)[3]["restore"]["tried"] == {"s-2": "damaged"}
     assert groups(large) == {"orders-2": [2, 3], "orders-4": [4]}

@@ -117,7 +117,7 @@ def test_without_a_ready_router_the_stream_is_not_ready(running: Scene) -> None:
     ready = running.cluster.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "RoutersNotReady")
     assert ready["message"] == (
-        "3 of 3 partitions are ready. No router is ready: RepartitionTopicFull: routers 0, 1: it is full."
+        "3 of 3 partitions are ready. No router is ready: RepartitionTopicFull: routers 0-1: it is full."
     )
     assert "RepartitionTopicFull" in running.cluster.told
 

@@ -63,7 +63,7 @@ def test_each_cause_is_named_once_and_what_stops_a_router_first() -> None:
     )
     assert [(each.reason, each.message) for each in seen.causes] == [
         ("NotAuthorized", "router 1: an ACL is missing"),
-        ("InputTopicMissing", "routers 0, 1: b: no such topic"),
+        ("InputTopicMissing", "routers 0-1: b: no such topic"),
     ]
     found = status_of(seen, None)
     assert (found.reason, found.message) == ("NotAuthorized", "router 1: an ACL is missing")

@@ -18,6 +18,7 @@ Object = dict[str, Any]
 KINDS: Final = {
     "dedupestreams": "DedupeStream",
     "dedupesnapshots": "DedupeSnapshot",
+    "dedupestreampartitions": "DedupeStreamPartitions",
     "statefulsets": "StatefulSet",
     "pods": "Pod",
     "persistentvolumeclaims": "PersistentVolumeClaim",

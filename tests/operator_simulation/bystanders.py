@@ -3,10 +3,11 @@
 from typing import Final
 
 from dedupe_crds.spec.stream import API_VERSION
-from dedupe_operator.kubernetes.names import COPIES, Object, partition_labels
+from dedupe_operator.kubernetes.names import COPIES, Object, partition_labels, stream_labels
+from dedupe_operator.kubernetes.resources import PARTITIONS
 from tests.operator_simulation.cluster import SimCluster
 from tests.unit.operator.fake_cluster import Address
-from tests.unit.operator.objects import NAMESPACE, attachment, claim
+from tests.unit.operator.objects import NAMESPACE, STREAM, attachment, claim
 
 OTHER: Final = "orders-eu"
 """Another stream, whose name begins as that of the simulated one."""
@@ -28,6 +29,15 @@ def add_bystanders(cluster: SimCluster) -> dict[Address, Object]:
         "spec": {"streamRef": {"name": OTHER}},
         "status": {"phase": "Completed", "provider": "S3", "partitions": [entry]},
     }
-    others = (theirs, unlabelled, snapshot, attachment("volume-of-others"))
+    group: Object = {
+        "apiVersion": API_VERSION,
+        "kind": PARTITIONS.kind,
+        "metadata": {
+            "name": f"{STREAM}-7",
+            "namespace": NAMESPACE,
+            "labels": stream_labels(STREAM),
+        },
+    }
+    others = (group, theirs, unlabelled, snapshot, attachment("volume-of-others"))
     kept = [cluster.put(each) for each in others]
     return {(each["kind"], each["metadata"]["name"]): each for each in kept}

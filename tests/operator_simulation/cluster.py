@@ -14,7 +14,7 @@ from dedupe_operator.config import LEASE_SECONDS
 from dedupe_operator.errors import KubernetesError, Unreachable
 from dedupe_operator.kubernetes.leader_election import Leadership
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.kubernetes.resources import CLAIMS, EVENTS, PODS, Resource
+from dedupe_operator.kubernetes.resources import CLAIMS, EVENTS, PARTITIONS, PODS, STREAMS, Resource
 from tests.operator_simulation.watcher import Watcher
 from tests.unit.operator.fake_cluster import Address, FakeCluster, Killed
 from tests.unit.operator.inline import FakeClock
@@ -127,7 +127,8 @@ class SimCluster(FakeCluster):
     def _listed(self, resource: Resource) -> dict[Address, Object]:
         """Return the cluster as a list shows it: perhaps as it was, as a cache on the way may."""
         self._read(resource)
-        if self.staleness and self.past:
+        # Groups are never listed from memory.
+        if self.staleness and self.past and resource is not PARTITIONS:
             # By what is listed, not by its turn: the order of reads may depend on hashes.
             random = Random(f"{self.seed} {self.pass_number} {resource.kind}")
             if random.random() < self.staleness:
@@ -251,6 +252,26 @@ class SimCluster(FakeCluster):
         lease = self.lease
         self.take_over()
         self.lease = lease
+
+
+def recorded_partitions(objects: Mapping[Address, Object], stream: str) -> list[Object]:
+    """Return what is recorded of each partition of a stream, in its status or in groups."""
+    own = objects.get((STREAMS.kind, stream))
+    if own is None:
+        return []
+    uid = own["metadata"]["uid"]
+    groups = [
+        one
+        for (kind, _), one in objects.items()
+        if kind == PARTITIONS.kind
+        and uid in {each["uid"] for each in one["metadata"].get("ownerReferences", ())}
+    ]
+    entries = {
+        each["partition"]: each
+        for one in (*groups, own)
+        for each in one.get("status", {}).get("partitions", ())
+    }
+    return [entries[number] for number in sorted(entries)]
 
 
 def copied(one: Object) -> Object:

@@ -7,7 +7,7 @@ from typing import Final
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import CLAIMS, PODS, STREAMS
 from dedupe_operator.resources import config_map
-from tests.operator_simulation.cluster import SimCluster
+from tests.operator_simulation.cluster import SimCluster, recorded_partitions
 from tests.unit.operator.objects import STREAM, UID
 
 _COMPARED: Final = (
@@ -30,7 +30,7 @@ def end_state(cluster: SimCluster) -> dict[str, object]:
         for each in status.get("conditions", ())
         if each["type"] not in _OF_SNAPSHOTS
     }
-    for entry in status.get("partitions", ()):
+    for entry in recorded_partitions(cluster.objects, STREAM):
         number = entry["partition"]
         name = entry.get("persistentVolumeClaim")
         claim = cluster.objects.get((CLAIMS.kind, name))

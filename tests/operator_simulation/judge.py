@@ -6,6 +6,7 @@ an old view: what changed within the last rounds may not have been seen yet.
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from dedupe_crds.annotations import PARTITION, STREAM
@@ -14,20 +15,23 @@ from dedupe_operator.kubernetes.resources import (
     ATTACHMENTS,
     CLAIMS,
     NODES,
+    PARTITIONS,
     PODS,
     SNAPSHOTS,
     STATEFUL_SETS,
     STREAMS,
     VOLUME_SNAPSHOTS,
 )
-from tests.operator_simulation.cluster import SimCluster, claims_of
+from tests.operator_simulation.cluster import SimCluster, claims_of, recorded_partitions
 from tests.operator_simulation.stores import Copy, Matter
 from tests.unit.operator import objects
+from tests.unit.operator.fake_cluster import Address
 
 NODE_PATIENCE: Final = timedelta(seconds=60)
 """The simulated streams' spec.failover.nodeNotReadyAfter, its default."""
 _REVISION: Final = "controller-revision-hash"
 _MAY_DELETE: Final = {
+    PARTITIONS.kind,
     PODS.kind,
     ATTACHMENTS.kind,
     VOLUME_SNAPSHOTS.kind,
@@ -67,7 +71,9 @@ class Judge:
             ("delete", ATTACHMENTS.kind): self._detached,
             ("delete", SNAPSHOTS.kind): self._pruned,
             ("apply", STATEFUL_SETS.kind): self._rolled,
-            ("apply-status", STREAMS.kind): self._recorded,
+            ("apply-status", STREAMS.kind): partial(self._recorded, STREAMS.kind),
+            ("apply", PARTITIONS.kind): partial(self._recorded, PARTITIONS.kind),
+            ("delete", PARTITIONS.kind): partial(self._recorded, PARTITIONS.kind),
             ("apply", CLAIMS.kind): self._claimed,
         }
         is_delete = how in {"delete", "force-delete"}
@@ -139,14 +145,18 @@ class Judge:
             return False
         return {"type": "Ready", "status": "True"} in found["status"]["conditions"]
 
-    def _recorded(self, _: str, before: Object | None, after: Object | None) -> None:
+    def _recorded(self, kind: str, name: str, before: Object | None, _: Object | None) -> None:
         """Judge that a claim with a store is replaced only if a user asks for it."""
-        new, old = _claims(after), _claims(before)
-        for partition, name in old.items():
+        live = self._live().objects
+        earlier = {**live, (kind, name): before} if before else live
+        new, old = _claims(live), _claims(earlier)
+        for partition, claim in old.items():
             if partition not in new:
-                self.add("forgotten", f"partition {partition} and its claim {name}")
-            elif new[partition] != name and self._is_well(name) and partition not in self.asked_for:
-                self.add("replaced", f"{name} by {new[partition]}")
+                self.add("forgotten", f"partition {partition} and its claim {claim}")
+            elif (
+                new[partition] != claim and self._is_well(claim) and partition not in self.asked_for
+            ):
+                self.add("replaced", f"{claim} by {new[partition]}")
 
     def _is_well(self, name: str) -> bool:
         claim = self._live().objects.get((CLAIMS.kind, name))
@@ -160,16 +170,23 @@ class Judge:
         if before is not None or after is None or self.excused:
             return
         partition = int(after["metadata"]["labels"][PARTITION])
+        recorded = self._entry(partition)
+        if recorded.get("persistentVolumeClaim") != name:
+            self.add("unrecorded", f"{name} is created, and the status has {recorded}")
         low = self.matter.kafka.lows.get(partition, 0)
         if partition in self.asked_for or not low or after["spec"].get("dataSource"):
             return
-        recorded = _entry(self._stream(), partition).get("restore", {})
+        recorded = recorded.get("restore", {})
         if recorded.get("source") == "Checkpoint":
             return
         made = datetime.fromisoformat(recorded["time"])
         better = [each for each in self._whole(partition, low) if each[1].made < made]
         if better:
             self.add("poorer", f"{name} begins empty beside {better[0][0]}")
+
+    def _entry(self, partition: int) -> Object:
+        entries = recorded_partitions(self._live().objects, objects.STREAM)
+        return next((each for each in entries if each["partition"] == partition), {})
 
     def _stream(self) -> Object:
         return self._live().objects.get((STREAMS.kind, objects.STREAM), {})
@@ -205,6 +222,23 @@ class Judge:
                     )
                 mounted[claim] = live["metadata"]["name"]
         self._judge_copies()
+        self._judge_groups()
+
+    def _judge_groups(self) -> None:
+        """Judge that each partition is recorded once, and that the stream counts its groups."""
+        own = self._stream()
+        groups = [
+            each
+            for each in self._live().of_kind(PARTITIONS.kind)
+            if {"uid": own["metadata"]["uid"]}.items()
+            <= each["metadata"].get("ownerReferences", [{}])[0].items()
+        ]
+        parts = [each.get("status", {}) for each in (own, *groups)]
+        numbers = [entry["partition"] for each in parts for entry in each.get("partitions", ())]
+        if len(numbers) != len(set(numbers)):
+            self.add("twice", f"partitions {numbers} are recorded")
+        if own.get("status", {}).get("partitionGroups", 0) != len(groups):
+            self.add("miscounted", f"{len(groups)} groups, not {parts[0].get('partitionGroups')}")
 
     def _judge_copies(self) -> None:
         cluster = self._live()
@@ -244,11 +278,10 @@ def is_ours(one: Object) -> bool:
     return bool((one["metadata"].get("labels") or {}).get(STREAM) == objects.STREAM)
 
 
-def _claims(stream: Object | None) -> dict[int, str]:
-    entries = (stream or {}).get("status", {}).get("partitions", ())
+def _claims(live: Mapping[Address, Object]) -> dict[int, str]:
     return {
         each["partition"]: each["persistentVolumeClaim"]
-        for each in entries
+        for each in recorded_partitions(live, objects.STREAM)
         if "persistentVolumeClaim" in each
     }
 

@@ -41,6 +41,9 @@ FORBIDDEN: Final = ("Secret", "Pod", "PersistentVolumeClaim", "StatefulSet", "De
 _REFUSALS: Final = 0.4
 """The probability of a time in which the API server refuses a kind."""
 
+_GROUPS_REFUSED: Final = 0.15
+"""The probability of a time in which the API server refuses the objects of groups."""
+
 _STORIES: Final = 0.2
 """The probability of a volume that is lost when only a copy has its oldest ids."""
 
@@ -114,7 +117,7 @@ def generate(seed: int) -> Schedule:
         partitions=random.randint(1, 3),
         provider=random.choice(("CSI", "CSI", "S3", "")),
         slow=random.choice((0.0, 0.2, 0.5)),
-        steps=(*_with_refusals(seed, steps), *_story(seed)),
+        steps=(*_with_groups_refused(seed, _with_refusals(seed, steps)), *_story(seed)),
     )
 
 
@@ -139,6 +142,22 @@ def _with_refusals(seed: int, steps: list[Step]) -> list[Step]:
     last = random.randint(first, len(steps))
     end = Step(random.choice((2, 6, 14, 28)), "permit")
     return [*steps[:first], *begin, *steps[first:last], end, *steps[last:]]
+
+
+def _with_groups_refused(seed: int, steps: list[Step]) -> list[Step]:
+    """Add a time in which no group can be created, or read; most seeds have none."""
+    random = Random(f"groups {seed}")
+    if random.random() >= _GROUPS_REFUSED:
+        return steps
+    what = random.choice(("refuse", "refuse", "forbid"))
+    first = random.randint(0, len(steps))
+    begin = [
+        _step(random, what, "DedupeStreamPartitions"),
+        _step(random, "restore", "topic", _partition(random)),
+        _step(random, "delete-claim", "", _partition(random)),
+    ]
+    end = Step(random.choice((2, 6, 14)), "permit")
+    return [*steps[:first], *begin, end, *steps[first:]]
 
 
 def _story(seed: int) -> list[Step]:

@@ -19,6 +19,7 @@ from dedupe_crds.annotations import (
     restores_text,
 )
 from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status import partitions as groups
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError, LostLeadership
@@ -26,13 +27,14 @@ from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
     NODES,
+    PARTITIONS,
     PODS,
     SNAPSHOTS,
     STATEFUL_SETS,
     STREAMS,
 )
 from tests.operator_simulation.bystanders import add_bystanders
-from tests.operator_simulation.cluster import Lease, SimCluster
+from tests.operator_simulation.cluster import Lease, SimCluster, recorded_partitions
 from tests.operator_simulation.controllers import Controllers
 from tests.operator_simulation.end_state import end_state
 from tests.operator_simulation.judge import Judge, is_ours
@@ -42,6 +44,8 @@ from tests.unit.operator.fake_cluster import Killed
 from tests.unit.operator.inline import FakeClock, kafka_parts
 from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, UID, node, raw_stream
 
+GROUP_SIZES: Final = (1, 1, 2, 100)
+"""Partitions of a group by release; with the last one no stream has groups."""
 BAD_IMAGE: Final = "registry.example/worker:bad"
 _KEY: Final = Key(NAMESPACE, STREAM)
 _MOST_ROUNDS: Final = 60
@@ -82,6 +86,7 @@ class World:
         self.schedule = schedule
         self._listen = listen
         self._random = Random(f"world {schedule.seed}")
+        self._releases = Random(f"releases {schedule.seed}")
         self.clock = FakeClock()
         self.kafka = SimKafka(partitions=schedule.partitions)
         self.matter = Matter(self.kafka)
@@ -109,6 +114,7 @@ class World:
         """Run the whole history."""
         with ExitStack() as stack:
             stack.enter_context(patch("dedupe_operator.kafka_asks.Cluster", self.kafka))
+            stack.enter_context(patch.object(groups, "GROUP_SIZE", 1))
             stack.enter_context(
                 patch("dedupe_operator.resources.admin_secret.secrets.token_urlsafe", _token)
             )
@@ -142,8 +148,9 @@ class World:
     # The operator
 
     def start_operator(self) -> None:
-        """Start a process, which has the Lease."""
+        """Start a process, which has the Lease. It may be of a release with groups of another size."""
         self._blind = self._idle = self._held = 0
+        groups.GROUP_SIZE = self._releases.choice(GROUP_SIZES)  # type: ignore[misc] # patched
         self.cluster.lease = Lease(self.clock)
         self.reconciler = Reconciler(
             *(self.cluster, RELEASE, self.workers, *kafka_parts(self.clock)),
@@ -162,17 +169,20 @@ class World:
     def _judge_pass(self) -> None:
         """Judge that a status says when the operator is blind, and that what can be repaired is."""
         cluster, status = self.cluster, self._status()
-        self._blind = self._blind + 1 if cluster.forbidden and status.get("conditions") else 0
+        unread = cluster.forbidden != PARTITIONS.kind or status.get("partitionGroups")
+        blind = cluster.forbidden and status.get("conditions") and unread
+        self._blind = self._blind + 1 if blind else 0
         if self._blind > _PATIENT_PASSES:
             ready = next(each for each in status["conditions"] if each["type"] == "Ready")
             if ready["status"] == "True":
                 self.judge.add("lies", f"Ready although {cluster.forbidden} can't be read")
         gone = [
             each["persistentVolumeClaim"]
-            for each in status.get("partitions", ())
+            for each in self._recorded()
             if (CLAIMS.kind, each.get("persistentVolumeClaim")) not in cluster.objects
         ]
-        hindered = bool(cluster.forbidden or cluster.refused == CLAIMS.kind or self.kafka.fails)
+        unmade = cluster.refused in {CLAIMS.kind, PARTITIONS.kind}
+        hindered = bool(cluster.forbidden or unmade or self.kafka.fails)
         self._idle = self._idle + 1 if gone and not hindered else 0
         dying = [
             each["metadata"]["name"]
@@ -336,8 +346,7 @@ class World:
             cluster.put({**snapshot, "metadata": metadata, "spec": spec})
             self.judge.abandoned.discard(f"s-{number}")
         elif what == "delete-claim":
-            entries = self._status().get("partitions", ())
-            for each in entries:
+            for each in self._recorded():
                 if each["partition"] == number and each.get("persistentVolumeClaim"):
                     self._delete(CLAIMS.kind, each["persistentVolumeClaim"])
         elif what == "restore" and number < self.schedule.partitions and not self.is_deleted:
@@ -390,6 +399,9 @@ class World:
     def _status(self) -> Object:
         found: Object = self.cluster.objects.get((STREAMS.kind, STREAM), {}).get("status", {})
         return found
+
+    def _recorded(self) -> list[Object]:
+        return recorded_partitions(self.cluster.objects, STREAM)
 
     # The end
 
@@ -453,6 +465,7 @@ def undisturbed(partitions: int, changes: str) -> dict[str, object]:
     world.changes = json.loads(changes)
     with ExitStack() as stack:
         stack.enter_context(patch("dedupe_operator.kafka_asks.Cluster", world.kafka))
+        stack.enter_context(patch.object(groups, "GROUP_SIZE", 1))
         stack.enter_context(
             patch("dedupe_operator.resources.admin_secret.secrets.token_urlsafe", _token)
         )

@@ -4,7 +4,7 @@ The status writer calls it. The stream's own status has the first group. All is 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -69,7 +69,7 @@ class PartitionGroups:
     ) -> Mapping[int, KubernetesError]:
         """Write the groups that have changed; return why some could not be written.
 
-        Each by its first partition. Then delete those without a partition. Raises KubernetesError, ReadLive.
+        Each by its first partition. Raises KubernetesError.
         """
         groups = {
             first: StreamStatus(partitions=list(members))
@@ -86,9 +86,22 @@ class PartitionGroups:
                 raise
             except KubernetesError as error:
                 refused[first] = error
-        if not refused:
-            self._remove_unused(groups)
         return refused
+
+    def count(self, used: Collection[int]) -> int:
+        """Return how many objects there are with these groups, before others are removed."""
+        return len(self._live.keys() | set(used)) + len(self._unused)
+
+    def remove_unused(self, used: Collection[int]) -> None:
+        """Delete what was read and has no partition of these groups.
+
+        By then all that it had must be written elsewhere. Raises KubernetesError, ReadLive.
+        """
+        for first in self._live.keys() - set(used):
+            self._unused.append(self._live.pop(first))
+        while self._unused:
+            self._api.delete(PARTITIONS, self._unused[-1])
+            self._unused.pop()
 
     def _find(self, raw: Object, *, may_be_absent: bool) -> list[Object]:
         its = raw["metadata"]
@@ -136,14 +149,6 @@ class PartitionGroups:
             if live is None:
                 raise
             raise NameTaken({**wanted, **live}) from error
-
-    def _remove_unused(self, used: Iterable[int]) -> None:
-        for live in self._unused:
-            self._api.delete(PARTITIONS, live)
-        self._unused = []
-        for first in self._live.keys() - set(used):
-            self._api.delete(PARTITIONS, self._live.pop(first))
-            del self._written[first]
 
 
 def _entries(live: Object) -> list[PartitionStatus]:

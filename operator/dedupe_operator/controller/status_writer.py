@@ -89,8 +89,12 @@ class StatusWriter:
         first = [each for each in new.partitions if not group_of(each.partition)]
         # What a release without groups has written stays until it is elsewhere.
         waiting = [each for each in self._own.partitions if group_of(each.partition) in refused]
-        update = {"partitions": [*first, *waiting], "partition_groups": len(groups) or None}
+        # It counts all that exist, so that the next pass finds those that were not removed in this one.
+        count = self._groups.count(groups) or None
+        update = {"partitions": [*first, *waiting], "partition_groups": count}
         self.write_own(raw, new.model_copy(update=update))
+        if not refused:
+            self._groups.remove_unused(groups)
         return frozenset(lost)
 
     def write_own(self, raw: Object, new: StreamStatus) -> None:

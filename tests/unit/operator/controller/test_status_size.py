@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -11,70 +10,20 @@ from dedupe_crds.openapi import CUSTOM_RESOURCES, Schema
 from dedupe_crds.status.partitions import KIND
 from dedupe_crds.status.stream import (
     AddedPartition,
-    Comparison,
     Condition,
     ConditionStatus,
-    Failover,
-    LastSnapshot,
-    PartitionPhase,
     PartitionStatus,
-    Restore,
-    RestoreSource,
     StreamStatus,
 )
 from dedupe_operator.controller.status_writer import StatusWriter
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
 from tests.unit.operator.fake_cluster import FakeCluster
+from tests.unit.operator.large_status import healthy, ill
 from tests.unit.operator.objects import NOW, STREAM, raw_stream
 
 MOST: Final = 1_000_000  # bytes; etcd takes 1.5 MiB
 PARTITIONS: Final = 10_000
-
-
-def healthy(partition: int) -> PartitionStatus:
-    return PartitionStatus(
-        partition=partition,
-        phase=PartitionPhase.RUNNING,
-        ready=True,
-        node_name=f"ip-10-0-{partition % 250}-17.eu-central-1.compute.internal",
-        persistent_volume_claim=f"{STREAM}-{partition}-1",
-        restore=Restore(
-            source=RestoreSource.NOTHING,
-            reason="a new stream: its output topic was created with it",
-            time=NOW,
-        ),
-        last_snapshot=LastSnapshot(name=f"{STREAM}-20261101-1200", time=NOW),
-        window=timedelta(days=28),
-        window_truncated=False,
-        duplicates=120_000,
-        lag_messages=1_200,
-    )
-
-
-def ill(partition: int) -> PartitionStatus:
-    """An entry with the longest texts that the operator writes."""
-    restore = Restore(
-        source=RestoreSource.SNAPSHOT,
-        name=f"{STREAM}-20261101-1200",
-        reason="r" * 300,
-        time=NOW,
-        refused=["s" * 300] * 11,
-        tried={f"{STREAM}-20261101-120{each}": "t" * 300 for each in range(4)},
-        request="2026-11-01T12:00:00.000+00:00",
-    )
-    failover = Failover(node="n" * 60, reason="f" * 120, time=NOW)
-    return healthy(partition).model_copy(
-        update={
-            "ready": False,
-            "phase": PartitionPhase.FAILED,
-            "message": "m" * 1024,
-            "restore": restore,
-            "failover": failover,
-            "degraded": ["WindowShortened", "OutputTopicReplaced", "StoreDamaged"],
-            "comparison": Comparison(request="r1", full=True, done=True, error="e" * 300),
-        }
-    )
 
 
 def conditions() -> list[Condition]:

@@ -32,7 +32,7 @@ def end_state(cluster: SimCluster) -> dict[str, object]:
     }
     for entry in recorded_partitions(cluster.objects, STREAM):
         number = entry["partition"]
-        name = entry.get("persistentVolumeClaim")
+        name = entry.get("persistentVolumeClaim", "")
         claim = cluster.objects.get((CLAIMS.kind, name))
         found[f"partition {number}"] = (entry["phase"], entry["ready"])
         found[f"claim of {number}"] = None if claim is None else _claim(claim)

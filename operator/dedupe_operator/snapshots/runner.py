@@ -35,6 +35,8 @@ from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 
 _OUTSIDE: Final = frozenset({SnapshotProvider.EBS, SnapshotProvider.S3})
 """Providers whose copies the cluster's garbage collector can't delete."""
+_MOST_PARTITIONS: Final = 2500
+"""Partitions of one snapshot at most. Its object has an entry of 600 bytes for each, and may have 1.5 MiB."""
 _TIMED_OUT: Final = "DeadlineExceeded"
 
 
@@ -78,6 +80,10 @@ class SnapshotRunner:
             return
         if not wanted_partitions:
             return  # the topics are not known yet
+        if len(wanted_partitions) > _MOST_PARTITIONS:
+            most = f"a snapshot has at most {_MOST_PARTITIONS} partitions, and these are {len(wanted_partitions)}"
+            run.fail("TooManyPartitions", f"{most}: make several, each with spec.partitions")
+            return
         if wanted.provider in _OUTSIDE:
             run.writer.hold(run.snapshot)
         entries = [

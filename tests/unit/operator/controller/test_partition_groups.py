@@ -44,7 +44,9 @@ def entries(scene: Scene) -> dict[int, Object]:
     return {each["partition"]: each for one in objects for each in one["status"]["partitions"]}
 
 
-def before_groups(scene: Scene, change: dict[int, dict[str, Any]] | None = None) -> Object:
+def before_groups(
+    scene: Scene, change: dict[int, dict[str, Any]] | None = None
+) -> dict[int, Object]:
     """Put the status back to where a release without groups has it: all of it in the stream."""
     found = entries(scene)
     for partition, fields in (change or {}).items():
@@ -107,7 +109,7 @@ def test_a_stream_of_one_group_makes_no_request_more(scene: Scene) -> None:
         asked.append(resource.kind)
         return find(resource, *given, **named)  # type: ignore[arg-type]
 
-    scene.cluster.find = listed  # type: ignore[method-assign, assignment]
+    scene.cluster.find = listed  # type: ignore[method-assign]
     scene.look()
     assert KIND not in asked
     assert not scene.cluster.names(KIND)
@@ -350,7 +352,7 @@ def forbid(scene: Scene, error: KubernetesError) -> None:
             raise error
         return find(resource, *given, **named)  # type: ignore[arg-type]
 
-    scene.cluster.find = refused  # type: ignore[method-assign, assignment]
+    scene.cluster.find = refused  # type: ignore[method-assign]
 
 
 def test_groups_that_cannot_be_read_are_named(large: Scene) -> None:

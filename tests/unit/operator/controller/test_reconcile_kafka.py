@@ -92,6 +92,19 @@ def test_what_was_added_stays_named_while_kafka_does_not_answer(scene: Scene) ->
     assert scene.cluster.status["addedPartitions"] == [{"partition": 2, "lagMessages": 1200}]
 
 
+def test_of_many_added_partitions_the_first_are_listed_and_all_are_named(scene: Scene) -> None:
+    scene.rest()
+    scene.kafka.partitions = 500
+    scene.rest()
+    listed = [each["partition"] for each in scene.cluster.status["addedPartitions"]]
+    assert listed == list(range(2, 102))
+    assert "Partitions 2-499 were" in scene.cluster.condition("InputPartitionsAdded")["message"]
+    scene.kafka.fails = BrokerUnavailable("no broker answers")
+    scene.rest()
+    assert "Partitions 2-499 were" in scene.cluster.condition("InputPartitionsAdded")["message"]
+    assert len(scene.cluster.status["addedPartitions"]) == 100
+
+
 def test_a_stream_that_lost_its_status_gives_what_was_added_no_workers(scene: Scene) -> None:
     """Its volumes say which partitions it had."""
     scene.rest()

@@ -305,6 +305,16 @@ def test_a_partition_that_is_not_there_fails_the_snapshot(csi: Scene) -> None:
     assert csi.snapshot("s")["status"]["reason"] == "NoSuchPartition"
 
 
+def test_more_partitions_than_an_object_holds_fail_the_snapshot(
+    csi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dedupe_operator.snapshots.runner._MOST_PARTITIONS", 1)
+    csi.add_snapshot("s")
+    csi.rest()
+    assert csi.snapshot("s")["status"]["reason"] == "TooManyPartitions"
+    assert "at most 1 partitions, and these are 2" in csi.snapshot("s")["status"]["message"]
+
+
 def test_of_one_partition_only_that_is_copied(csi: Scene) -> None:
     csi.add_snapshot("s", partitions=[1])
     csi.rest()

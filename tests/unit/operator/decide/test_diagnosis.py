@@ -178,6 +178,16 @@ def test_advice_on_a_quota_is_about_what_exceeds_it(requested: str, advice: str)
     assert problem.message == f"{message}; raise the namespace's ResourceQuota{advice}"
 
 
+def test_of_thousands_of_partitions_the_cause_has_a_place() -> None:
+    full = trouble.Problem(reason="DiskFull", message="the volume is full")
+    every_second = trouble.by_cause(dict.fromkeys(range(0, 10_000, 2), full))
+    assert [each.message for each in every_second] == [
+        f"partitions {', '.join(map(str, range(0, 40, 2)))}, and 4980 more: the volume is full"
+    ]
+    (together,) = trouble.by_cause(dict.fromkeys(range(10_000), full))
+    assert together.message == "partitions 0-9999: the volume is full"
+
+
 def test_the_newest_event_tells_the_cause() -> None:
     events = [
         event("FailedCreate", "exceeded quota: new", minute=9),

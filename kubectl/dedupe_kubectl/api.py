@@ -204,7 +204,7 @@ class Api:
     def _whole(
         self, streams: list[Object], namespace: str | None, labels: str | None = None
     ) -> list[Object]:
-        """Return streams with the partitions that are in objects of their own."""
+        """Return streams with the partitions that are in separate objects."""
         if not any((each.get("status") or {}).get("partitionGroups") for each in streams):
             return streams
         act = f"list {PARTITIONS_PLURAL} {_where(namespace)}"

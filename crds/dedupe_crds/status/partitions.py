@@ -1,4 +1,4 @@
-"""`DedupeStreamPartitions`: the status of partitions that their stream's status does not list.
+"""`DedupeStreamPartitions`: the status of further partitions of a large stream.
 
 An object of Kubernetes may have 1.5 MiB. So a stream's status lists its first partitions, and each further group of
 as many has an object. The operator writes them, and `kubectl dedupe` reads them.
@@ -41,7 +41,7 @@ class PartitionsMetadata(Metadata):
 
 
 class DedupeStreamPartitions(Model):
-    """The status of a group of partitions of a large DedupeStream. The operator writes it; users only read it."""
+    """Status of further partitions of a large DedupeStream; the operator writes it."""
 
     api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="API version.")
     kind: Literal["DedupeStreamPartitions"] = Field(description="Kind of the object.")

@@ -1,4 +1,4 @@
-"""Keep the status of a large stream's partitions in objects of their own, one for each group.
+"""Keep the status of a large stream's partitions in one object for each group.
 
 The status writer calls it. The stream's own status has the first group. All is read live: the operator decides from it.
 """

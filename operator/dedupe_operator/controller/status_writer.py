@@ -1,4 +1,4 @@
-"""Read and write a stream's status, and the objects with those of its further partitions.
+"""Read and write a stream's status, which may be in several objects.
 
 The reconciler keeps one `StatusWriter` for each stream. An idle stream causes no writes.
 """
@@ -118,7 +118,7 @@ class StatusWriter:
         self._own = new
 
     def _is_due(self, name: str, old: StreamStatus, new: StreamStatus) -> bool:
-        """Return whether a change is to be written now; numbers alone once a minute."""
+        """Return whether a change must be written now; numbers alone once a minute."""
         if new == old:
             return False
         now, before = self._clock(), self._numbers_at.get(name, float("-inf"))

@@ -205,7 +205,7 @@ class Api:
         self, streams: list[Object], namespace: str | None, labels: str | None = None
     ) -> list[Object]:
         """Return streams with the partitions that are in separate objects."""
-        if not any((each.get("status") or {}).get("partitionGroups") for each in streams):
+        if not any((each.get("status") or {}).get("partitionCount") for each in streams):
             return streams
         act = f"list {PARTITIONS_PLURAL} {_where(namespace)}"
         groups = self._items(_path(PARTITIONS_PLURAL, namespace), act, labels)

@@ -237,8 +237,9 @@ class Judge:
         numbers = [entry["partition"] for each in parts for entry in each.get("partitions", ())]
         if len(numbers) != len(set(numbers)):
             self.add("twice", f"partitions {numbers} are recorded")
-        if own.get("status", {}).get("partitionGroups", 0) != len(groups):
-            self.add("miscounted", f"{len(groups)} groups, not {parts[0].get('partitionGroups')}")
+        count = own.get("status", {}).get("partitionCount", len(numbers))
+        if count != len(numbers) or bool(groups) != ("partitionCount" in own.get("status", {})):
+            self.add("miscounted", f"{count} partitions, not {numbers}, in {len(groups)} groups")
 
     def _judge_copies(self) -> None:
         cluster = self._live()

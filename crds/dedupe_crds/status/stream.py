@@ -259,9 +259,9 @@ class StreamStatus(Model):
     partitions: Annotated[list[PartitionStatus], Field(json_schema_extra=keyed_by("partition"))] = (
         Field(default=[], description="Status of the first 100 partitions and their workers.")
     )
-    partition_groups: Count | None = Field(
+    partition_count: Count | None = Field(
         default=None,
-        description="Number of objects DedupeStreamPartitions, each with the status of 100 further partitions.",
+        description="Number of all partitions, if objects DedupeStreamPartitions have the status of further ones.",
     )
     # None, not an empty list: an operator of the release before reads a status without it.
     added_partitions: Annotated[

@@ -41,7 +41,8 @@ def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
     numbers = (each.partition for each in recorded.partitions)
     # Whoever may write a status can write any number there.
     last = max((each for each in numbers if each < MOST_PARTITIONS), default=-1)
-    return max(last, max(observed.stateful_sets, default=-1)) + 1
+    counted = min(recorded.partition_count or 0, MOST_PARTITIONS)
+    return max(counted, last + 1, max(observed.stateful_sets, default=-1) + 1)
 
 
 def served_partitions(observed: Observed) -> int:

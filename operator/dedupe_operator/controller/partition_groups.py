@@ -46,7 +46,7 @@ class PartitionGroups:
     def read(self, raw: Object, *, may_be_absent: bool) -> dict[int, PartitionStatus]:
         """Return the entries of all groups of a stream by partition.
 
-        `may_be_absent`: its status counts no group, so that the lack of rights, or of the kind, is no failure. Raises
+        `may_be_absent`: its status knows of none, so that the lack of rights, or of the kind, is no failure. Raises
         KubernetesError.
         """
         self.forget()
@@ -88,9 +88,10 @@ class PartitionGroups:
                 refused[first] = error
         return refused
 
-    def count(self, used: Collection[int]) -> int:
-        """Return how many objects there are with these groups, before others are removed."""
-        return len(self._live.keys() | set(used)) + len(self._unused)
+    @property
+    def exist(self) -> bool:
+        """Return whether there are objects, as far as they were read or written."""
+        return bool(self._live or self._unused)
 
     def remove_unused(self, used: Collection[int]) -> None:
         """Delete what was read and has no partition of these groups.

@@ -3,7 +3,7 @@
 The reconciler keeps one `StatusWriter` for each stream. An idle stream causes no writes.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from time import monotonic
 from typing import Final
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from dedupe_crds.formatting import ranges
 from dedupe_crds.spec.stream import API_VERSION, KIND
 from dedupe_crds.status.partitions import group_of
-from dedupe_crds.status.stream import StreamStatus
+from dedupe_crds.status.stream import PartitionStatus, StreamStatus
 from dedupe_operator.controller.partition_groups import PartitionGroups
 from dedupe_operator.decide.diagnosis import Problem, with_advice
 from dedupe_operator.decide.stream_status import differs_only_in_numbers
@@ -55,9 +55,9 @@ class StatusWriter:
         written it, and the groups are of before or repeat it.
         """
         own = self.read_own(raw)
-        if own.partitions and not own.partition_groups:
+        if own.partitions and not own.partition_count:
             return own
-        entries = self._groups.read(raw, may_be_absent=not own.partition_groups)
+        entries = self._groups.read(raw, may_be_absent=not own.partition_count)
         entries |= {each.partition: each for each in own.partitions}
         return own.model_copy(update={"partitions": [entries[each] for each in sorted(entries)]})
 
@@ -78,6 +78,11 @@ class StatusWriter:
         Numbers alone are written once a minute. Raises KubernetesError if the stream's own object can't be written, and
         ReadLive.
         """
+        groups = {group_of(each.partition) for each in new.partitions} - {0}
+        # First how many partitions there are: those of a refused group are not taken for added ones.
+        moving = [each for each in self._own.partitions if group_of(each.partition)]
+        count = max(_count(new), _count(self._own))
+        self._write_listed(raw, new, moving, count)
         refused = self._groups.write(raw, new.partitions)
         lost = [each.partition for each in new.partitions if group_of(each.partition) in refused]
         self.problem = None
@@ -85,17 +90,25 @@ class StatusWriter:
             error = next(iter(refused.values()))
             message = f"the status of partitions {ranges(lost)} can't be written: {error}"
             self.problem = with_advice(error.reason, message)
-        groups = {group_of(each.partition) for each in new.partitions} - {0}
-        first = [each for each in new.partitions if not group_of(each.partition)]
         # What a release without groups has written stays until it is elsewhere.
-        waiting = [each for each in self._own.partitions if group_of(each.partition) in refused]
-        # It counts all that exist, so that the next pass finds those that were not removed in this one.
-        count = self._groups.count(groups) or None
-        update = {"partitions": [*first, *waiting], "partition_groups": count}
-        self.write_own(raw, new.model_copy(update=update))
+        waiting = [each for each in moving if group_of(each.partition) in refused]
+        self._write_listed(raw, new, waiting, count)
         if not refused:
             self._groups.remove_unused(groups)
         return frozenset(lost)
+
+    def _write_listed(
+        self, raw: Object, new: StreamStatus, moving: Sequence[PartitionStatus], count: int
+    ) -> None:
+        """Write the stream's own object, with what is on its way to groups."""
+        first = [each for each in new.partitions if not group_of(each.partition)]
+        # The count stays while there are groups, so that the next pass finds those that are still to be removed.
+        is_counted = self._groups.exist or count > len(first)
+        update = {
+            "partitions": [*first, *moving],
+            "partition_count": count if is_counted else None,
+        }
+        self.write_own(raw, new.model_copy(update=update))
 
     def write_own(self, raw: Object, new: StreamStatus) -> None:
         """Write the status in the stream's own object if it must be written.
@@ -126,3 +139,9 @@ class StatusWriter:
             return False
         self._numbers_at[name] = now
         return True
+
+
+def _count(status: StreamStatus) -> int:
+    """Return how many partitions a status knows of."""
+    listed = max((each.partition + 1 for each in status.partitions), default=0)
+    return max(listed, status.partition_count or 0)

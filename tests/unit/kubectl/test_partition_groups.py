@@ -16,7 +16,7 @@ GROUPS = "/apis/dedupestream.io/v1alpha1/namespaces/shop/dedupestreampartitions"
 LARGE = stream(
     partitions=[partition(0), partition(1)],
     metadata={"uid": "u-1"},
-    status={"partitionGroups": 2, "partitionsReady": "4/5"},
+    status={"partitionCount": 5, "partitionsReady": "4/5"},
     conditions=[*READY[:1], condition("Degraded", reason="DiskFull", message="It is full.")],
 )
 

@@ -57,7 +57,7 @@ def before_groups(
         **scene.cluster.status,
         "partitions": [found[each] for each in sorted(found)],
     }
-    del status["partitionGroups"]
+    del status["partitionCount"]
     its = {"name": STREAM, "namespace": NAMESPACE, "uid": UID}
     wanted = {"apiVersion": API_VERSION, "kind": STREAMS.kind, "metadata": its, "status": status}
     scene.cluster.apply(wanted, subresource="status")
@@ -81,7 +81,7 @@ def test_a_stream_lists_its_first_partitions_and_the_others_have_objects(
     large.rest()
     assert [each["partition"] for each in large.cluster.status["partitions"]] == [0, 1]
     assert groups(large) == {"orders-2": [2, 3], "orders-4": [4]}
-    assert large.cluster.status["partitionGroups"] == 2
+    assert large.cluster.status["partitionCount"] == 5
     assert large.cluster.status["partitionsReady"] == "5/5"
     group = large.cluster.one(KIND, "orders-2")
     assert group["status"]["partitionsReady"] == "2/2"
@@ -113,7 +113,7 @@ def test_a_stream_of_one_group_makes_no_request_more(scene: Scene) -> None:
     scene.look()
     assert KIND not in asked
     assert not scene.cluster.names(KIND)
-    assert "partitionGroups" not in scene.cluster.status
+    assert "partitionCount" not in scene.cluster.status
 
 
 def test_only_the_group_that_changed_is_written(large: Scene) -> None:
@@ -198,6 +198,8 @@ def test_no_choice_is_carried_out_that_its_group_could_not_record(large: Scene) 
     assert reason == "QuotaExceeded"
     assert message.startswith("The status of partitions 2-3 can't be written: exceeded quota")
     assert "StoreFromNothing" in large.cluster.told
+
+    assert large.cluster.condition("InputPartitionsAdded")["status"] == "False"
 
     large.cluster.fails.clear()
     large.rest()
@@ -367,7 +369,7 @@ def test_groups_that_cannot_be_read_are_named(large: Scene) -> None:
     assert "dedupestreampartitions" in message
     assert large.cluster.condition("Ready")["status"] == "Unknown"
     assert large.cluster.status["partitions"] == before
-    assert large.cluster.status["partitionGroups"] == 2
+    assert large.cluster.status["partitionCount"] == 5
 
 
 @pytest.mark.parametrize("reason", ["Forbidden", "NotFound"])

@@ -8,7 +8,6 @@ retains its claim.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_requests
@@ -22,31 +21,27 @@ from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.restore_slots import free_slots
 from dedupe_operator.decide.restore_source import RestoreChoice, choose_source
-from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
 from dedupe_operator.errors import ReportedError
 from dedupe_operator.kubernetes.resources import CLAIMS
 from dedupe_operator.restore_candidates import restore_candidates
-from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
-from dedupe_operator.snapshots.runner import job_for
+from dedupe_operator.restore_volumes import RestoreVolumes, named_snapshot
+from dedupe_operator.snapshots.copy_jobs import job_for
+from dedupe_operator.snapshots.provider import Provider, ProviderError
 from dedupe_operator.snapshots.s3 import failed_restore
 from dedupe_operator.volume_events import report_problem
 
 _REQUEUE_SECONDS: Final = 5.0
-_FAILED_FOR: Final = timedelta(minutes=30)
 _DAMAGED: Final = "holds a damaged store, and the output topic has less than its window"
 _NOT_OURS: Final = "holds the store of another stream or partition, as its worker found"
 
 
 class VolumeManager:
-    """Chooses claims and restore sources; remembers copies that failed.
-
-    What failed is tried again after a while, or if a user asks for it.
-    """
+    """Chooses claims and restore sources. `restores` makes the volumes."""
 
     def __init__(self, providers: Mapping[SnapshotProvider, Provider]) -> None:
         self._providers = providers
-        self._failed: dict[tuple[str | None, int, str], tuple[datetime, str]] = {}
+        self.restores = RestoreVolumes(providers)
 
     def choose(
         self,
@@ -101,7 +96,7 @@ class VolumeManager:
         if isinstance(chosen, ClaimChoice):
             return chosen
         if chosen.request:  # a user may ask for a copy that has failed before
-            self._failed.pop((context.stream.metadata.uid, partition, chosen.request.source), None)
+            self.restores.retry(context, partition, chosen.request.source)
         source = self._choose_source(context, partition, chosen)
         choice = volume_claims.choose_restored(chosen, recorded, source, context.now)
         report_problem(context, result, partition, chosen, problem)
@@ -179,10 +174,9 @@ class VolumeManager:
 
     def _why_unavailable(self, context: ReconcileContext, partition: int, name: str) -> str | None:
         """Return why a copy can't be restored from, None if it can."""
-        failed = self._failed.get((context.stream.metadata.uid, partition, name))
-        if failed and context.now - failed[0] < _FAILED_FOR:
-            return failed[1]
-        snapshot = _named(context, name)
+        if failure := self.restores.failure(context, partition, name):
+            return failure
+        snapshot = named_snapshot(context, name)
         entry = snapshot.entry(partition) if snapshot else None
         if not (snapshot and entry and snapshot.status.provider) or snapshot.deleting:
             return "it was deleted"
@@ -194,35 +188,12 @@ class VolumeManager:
         self, context: ReconcileContext, recorded: PartitionStatus, name: str
     ) -> str | None:
         """Return why a claim gets no volume from its copy; None while it may."""
-        snapshot = _named(context, name)
+        snapshot = named_snapshot(context, name)
         claim = context.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
         if claim is None or snapshot is None or snapshot.status.provider is None:
             return None
         events = context.events.about(claim)
         return self._providers[snapshot.status.provider].failure(events, context.now)
-
-    def claim_source(
-        self, context: ReconcileContext, partition: int, choice: ClaimChoice
-    ) -> ClaimSource:
-        """Prepare the source of a new claim.
-
-        Raises ProviderError. After ProviderFailed the next pass chooses another restore source.
-        """
-        restore = choice.restore
-        if restore.source is not RestoreSource.SNAPSHOT:
-            return ClaimSource()
-        snapshot = _named(context, restore.name)
-        entry = snapshot.entry(partition) if snapshot else None
-        if snapshot is None or entry is None or snapshot.status.provider is None:
-            raise ProviderFailed("SnapshotGone", f"{restore.name} was deleted")
-        job = job_for(context, snapshot, entry)
-        try:
-            return self._providers[snapshot.status.provider].source(job, choice.name)
-        except ProviderError as error:
-            if not error.retriable:
-                failed = (context.stream.metadata.uid, partition, snapshot.name)
-                self._failed[failed] = (context.now, str(error))
-            raise
 
 
 def _pending_requests(context: ReconcileContext) -> dict[int, RestoreRequest]:
@@ -235,10 +206,6 @@ def _pending_requests(context: ReconcileContext) -> dict[int, RestoreRequest]:
         if request := volume_claims.pending_request(requests, partition, recorded, live):
             found[partition] = request
     return found
-
-
-def _named(context: ReconcileContext, name: str | None) -> Snapshot | None:
-    return next((each for each in context.observed.snapshots if each.name == name), None)
 
 
 def _is_bound(context: ReconcileContext, recorded: PartitionStatus) -> bool:

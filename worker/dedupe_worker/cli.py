@@ -109,6 +109,11 @@ def main() -> None:
     help="Fill an empty state directory from this snapshot in the stream's bucket.",
 )
 @click.option(
+    "--restore-location",
+    metavar="JSON",
+    help="Where that snapshot lies, if not in the manifest's bucket: bucket, prefix, region, endpoint.",
+)
+@click.option(
     "--fenced-file",
     type=LocalPath(),
     help="File to create when another worker takes over; while it exists, this worker only idles.",
@@ -123,6 +128,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
     kafka_properties: Path | None,
     admin_token_file: Path | None,
     restore_from: str | None,
+    restore_location: str | None,
     fenced_file: Path | None,
 ) -> None:
     """Deduplicate one partition of a stream, exactly once, until SIGTERM.
@@ -141,6 +147,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
             state_dir=state_dir,
             kafka_properties=kafka_properties,
             restore_from=restore_from,
+            restore_location=restore_location,
             fenced_file=fenced_file,
         )
         host, port = parse_address("--http", address)

@@ -13,6 +13,7 @@ from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.names import ObjectName
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.store.ageing import Bounds
@@ -24,7 +25,8 @@ class WorkerConfig:
     """The configuration of one worker.
 
     `properties` are the user's librdkafka properties and may hold secrets. An empty state directory is filled from the
-    snapshot `restore_from`. `fenced_file` exists once another worker has taken over.
+    snapshot `restore_from`, which lies at `restore_location` if not in the manifest's bucket. `fenced_file` exists once
+    another worker has taken over.
     """
 
     stream: DedupeStream
@@ -32,6 +34,7 @@ class WorkerConfig:
     state: StateDirectory
     properties: Mapping[str, str] = field(repr=False)
     restore_from: str | None = None
+    restore_location: CopyLocation | None = None
     fenced_file: Path | None = None
 
     @property
@@ -62,6 +65,12 @@ class WorkerConfig:
         return snapshots.s3 if snapshots else None
 
     @property
+    def restore_bucket(self) -> S3Snapshots | None:
+        """Return the bucket that `restore_from` is in, with the stream's credentials."""
+        s3, location = self.bucket, self.restore_location
+        return location.settings(s3) if s3 and location else s3
+
+    @property
     def bounds(self) -> Bounds:
         """Return the window's bounds."""
         window = self.stream.spec.store.window
@@ -77,6 +86,7 @@ def load_config(
     state_dir: Path,
     kafka_properties: Path | None,
     restore_from: str | None = None,
+    restore_location: str | None = None,
     fenced_file: Path | None = None,
 ) -> WorkerConfig:
     """Read and check the configuration. Raises InvalidConfig."""
@@ -85,22 +95,29 @@ def load_config(
     except ManifestError as error:
         raise InvalidConfig(str(error)) from error
     if restore_from is not None:
-        _check_source(restore_from, stream)
+        _check_source(restore_from)
     return WorkerConfig(
         stream=stream,
         partition=partition,
         state=StateDirectory(state_dir),
         properties=read_properties(kafka_properties),
         restore_from=restore_from,
+        restore_location=_parse_location(restore_location),
         fenced_file=fenced_file,
     )
 
 
-def _check_source(snapshot: str, stream: DedupeStream) -> None:
-    if not (stream.spec.snapshots and stream.spec.snapshots.s3):
-        raise InvalidConfig(
-            f"--restore-from {snapshot}: the stream has no spec.snapshots.s3 to restore from"
-        )
+def _parse_location(text: str | None) -> CopyLocation | None:
+    if text is None:
+        return None
+    try:
+        return CopyLocation.model_validate_json(text)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise InvalidConfig(f"--restore-location is not the place of a copy: {why}") from error
+
+
+def _check_source(snapshot: str) -> None:
     try:
         TypeAdapter(ObjectName).validate_python(snapshot)
     except ValidationError as error:

@@ -12,6 +12,7 @@ from dedupe_crds.quantity import ByteSize, Duration
 from dedupe_crds.rules import never_changes
 from dedupe_crds.spec.metadata import Metadata
 from dedupe_crds.spec.snapshots import SnapshotProvider
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.stream import Count, keyed_by
 
 KIND = "DedupeSnapshot"
@@ -55,6 +56,11 @@ class PartitionSnapshot(Model):
         default=None,
         description="The provider's id of it: a VolumeSnapshot, an EBS snapshot, an object in a bucket.",
     )
+    location: CopyLocation | None = Field(
+        default=None,
+        description="Location of a copy outside of the cluster, recorded before it is made. It is read and deleted "
+        "there, whatever the settings of the stream are now.",
+    )
     input_topic_id: str | None = Field(
         default=None, description="UUID of the input topic of its ids."
     )
@@ -82,6 +88,10 @@ class PartitionSnapshot(Model):
         default=None, description="Time at which it was found usable."
     )
     error: str | None = Field(default=None, description="Reason of the failure.")
+    unreachable: str | None = Field(
+        default=None,
+        description="Reason why the copy can't be read, or deleted, where it lies; it is not restored from meanwhile.",
+    )
 
 
 class SnapshotStatus(Model):

@@ -11,6 +11,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from dedupe_crds.base import Model
 from dedupe_crds.quantity import ByteSize, Duration
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.growth import GrowthStatus
 
 Count = Annotated[StrictInt, Field(ge=0)]
@@ -79,6 +80,9 @@ class Restore(Model):
         "EBS. Checkpoint: files in S3. OutputTopic: rebuilt from the output topic."
     )
     name: str | None = Field(default=None, description="Name of the volume or snapshot.")
+    location: CopyLocation | None = Field(
+        default=None, description="Location of the files, with source: Checkpoint."
+    )
     reason: str = Field(description="Reason for this source, and for not using a better one.")
     time: datetime = Field(description="Time at which the source was chosen.")
     refused: Annotated[list[str], Field(max_length=50)] = Field(

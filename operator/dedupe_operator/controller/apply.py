@@ -148,9 +148,10 @@ class Applier:
         if problem := problem or volume_expansion.failure(live):
             result.partition_problems[partition] = problem
         if live is None:
-            source = self.volumes.claim_source(context, partition, choice)
+            source = self.volumes.restores.source(context, partition, choice)
             size, claim_source = max(size, source.least_size), source.claim_spec
         else:
+            self.volumes.restores.provision(context, partition, choice, live)
             claim_source = persistent_volume_claim.origin(live, choice.restore)
         return PartitionInputs(
             stream=context.stream,
@@ -164,6 +165,7 @@ class Applier:
             secrets_hash=context.secrets_hash,
             config=config_map.to_mount(stateful_set, config),
             restore_from=_bucket_snapshot(choice.restore),
+            restore_location=choice.restore.location,
             restore_request=choice.restore.request,
         )
 

@@ -49,7 +49,6 @@ from dedupe_operator.resources import admin_secret
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.manager import SnapshotManager
 from dedupe_operator.snapshots.providers import all_providers
-from dedupe_operator.snapshots.runner import SnapshotRunner
 from dedupe_operator.volume_manager import VolumeManager
 from dedupe_operator.worker_client import WorkerClient
 
@@ -97,7 +96,7 @@ class Reconciler:
         self._applier = UpgradePace(applier, release, clock)
         brake = FailoverBrake(api, max_nodes_not_ready_percent)
         self._failover = Failover(api, brake, enabled=failover)
-        self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
+        self._snapshots = SnapshotManager(api, providers, workers)
         self._reconcile_requests = ReconcileRequests(workers)
         self._workers = workers
         self._asks = asks

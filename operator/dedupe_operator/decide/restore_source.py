@@ -73,7 +73,8 @@ def refusal(candidate: Candidate, *, stream: str, now: PartitionState) -> str | 
         return "it has no copy of this partition"
     if entry.phase is not SnapshotPhase.COMPLETED:
         return f"its copy of this partition is {entry.phase.value}, not Completed"
-    return _outdated(entry, now) or candidate.gone or candidate.failed
+    unreadable = entry.unreachable and f"its copy can't be read: {entry.unreachable}"
+    return _outdated(entry, now) or unreadable or candidate.gone or candidate.failed
 
 
 def _outdated(entry: PartitionSnapshot, now: PartitionState) -> str | None:

@@ -3,7 +3,7 @@
 The snapshot manager and runner call it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from cronsim import CronSim, CronSimError
 from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_kafka.errors import StreamError
-from dedupe_operator.decide.verdict import Verdict, which
+from dedupe_operator.decide.verdict import Verdict, sentence, which
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -57,7 +57,9 @@ class Snapshot:
     def is_usable(self, partition: int) -> bool:
         """Return whether a partition can be restored from it, by its own status."""
         entry = self.entry(partition)
-        return not self.deleting and entry is not None and entry.phase is SnapshotPhase.COMPLETED
+        if self.deleting or entry is None or entry.unreachable is not None:
+            return False
+        return entry.phase is SnapshotPhase.COMPLETED
 
 
 def last_scheduled_time(schedule: str, now: datetime) -> datetime | None:
@@ -150,23 +152,50 @@ def judge(
         )
     newest = {each: newest_usable(snapshots, each) for each in partitions}
     copied = {each: found for each, found in newest.items() if found}
-    if not copied:
-        return Verdict(
-            "SnapshotsHealthy",
-            holds=None,
-            reason="NoSnapshotYet",
-            message="No snapshot is complete yet.",
-        )
-    if missing := sorted(newest.keys() - copied.keys()):
-        message = f"No snapshot of {which(missing)} is complete yet."
-        return Verdict("SnapshotsHealthy", holds=None, reason="NoSnapshotYet", message=message)
-    oldest, copy = min(copied.items(), key=lambda each: _began(each[1]))
-    if overdue_since and _began(copy) < overdue_since:
-        message = (
-            f"The newest complete snapshot of partition {oldest} is {copy.name}; the one of "
-            f"{overdue_since:%Y-%m-%d %H:%M} UTC is overdue: check the newer DedupeSnapshots of the stream."
-        )
-        return Verdict("SnapshotsHealthy", holds=False, reason="SnapshotOverdue", message=message)
+    missing = sorted(newest.keys() - copied.keys())
+    if not copied or missing:
+        return judge_copies(snapshots) or _incomplete(missing if copied else [])
+    return _overdue(copied, overdue_since) or judge_copies(snapshots) or _up_to_date(copied)
+
+
+def judge_copies(snapshots: Sequence[Snapshot]) -> Verdict | None:
+    """Judge copies that can't be deleted or read where they lie; None if there are none."""
+    unreachable = [
+        (not each.deleting, f"partition {entry.partition} in {each.name}", entry.unreachable)
+        for each in snapshots
+        for entry in each.status.partitions
+        if entry.unreachable
+    ]
+    if not unreachable:
+        return None
+    stays, copy, why = min(unreachable)
+    reason, what = ("CopiesNotReadable", "read") if stays else ("CopiesNotDeleted", "deleted")
+    more = f"{len(unreachable)} copies can't be reached; " if len(unreachable) > 1 else ""
+    message = f"{more}the copy of {copy} can't be {what} where it lies: {why}"
+    return Verdict("SnapshotsHealthy", holds=False, reason=reason, message=sentence(message))
+
+
+def _incomplete(missing: Sequence[int]) -> Verdict:
+    """Return that no snapshot, or none of these partitions, is complete."""
+    of = f"of {which(missing)} " if missing else ""
+    message = f"No snapshot {of}is complete yet."
+    return Verdict("SnapshotsHealthy", holds=None, reason="NoSnapshotYet", message=message)
+
+
+def _overdue(newest: Mapping[int, Snapshot], since: datetime | None) -> Verdict | None:
+    """Judge whether the oldest of the partitions' newest copies is too old."""
+    oldest, copy = min(newest.items(), key=lambda each: _began(each[1]))
+    if since is None or _began(copy) >= since:
+        return None
+    message = (
+        f"The newest complete snapshot of partition {oldest} is {copy.name}; the one of "
+        f"{since:%Y-%m-%d %H:%M} UTC is overdue: check the newer DedupeSnapshots of the stream."
+    )
+    return Verdict("SnapshotsHealthy", holds=False, reason="SnapshotOverdue", message=message)
+
+
+def _up_to_date(newest: Mapping[int, Snapshot]) -> Verdict:
+    copy = min(newest.values(), key=_began)
     message = f"The newest complete snapshot of each partition is {copy.name} or newer."
     return Verdict("SnapshotsHealthy", holds=True, reason="UpToDate", message=message)
 

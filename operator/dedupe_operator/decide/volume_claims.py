@@ -157,9 +157,11 @@ def fill_claim(need: RestoreNeed, choice: RestoreChoice, now: datetime) -> Claim
     source = choice.source
     if source is RestoreSource.OUTPUT_TOPIC and need.nothing_before:
         source = RestoreSource.NOTHING
+    of_files = source is RestoreSource.CHECKPOINT
     restore = Restore(
         source=source,
         name=choice.name,
+        location=choice.entry.location if of_files and choice.entry else None,
         reason=need.reason,
         time=now,
         refused=first_of([shortened(each, _LONGEST_REASON) for each in choice.refused], _SHOWN),

@@ -57,6 +57,7 @@ PERSISTENT_VOLUMES: Final = Resource(
 STORAGE_CLASSES: Final = Resource(
     "storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False
 )
+NAMESPACES: Final = Resource("v1", "Namespace", "namespaces", namespaced=False)
 NODES: Final = Resource("v1", "Node", "nodes", namespaced=False)
 ATTACHMENTS: Final = Resource(
     "storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", namespaced=False

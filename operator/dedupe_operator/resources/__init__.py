@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import (
     admin_secret,
@@ -62,7 +63,7 @@ class PartitionInputs:
     `served` is the number of the stream's partitions. `live_claim` is the claim as it exists, `size` its bytes,
     `claim_source` the fields of its spec that name what it is created from. `secrets_hash` is None if the Kafka
     credentials can't be read. `config` is the ConfigMap that its pod mounts, None if it can't be made, and
-    `restore_from` the snapshot in the bucket that the worker downloads.
+    `restore_from` the snapshot that the worker downloads, and `restore_location` the bucket that it is in.
     """
 
     stream: DedupeStream
@@ -76,6 +77,7 @@ class PartitionInputs:
     secrets_hash: str | None
     config: Config | None
     restore_from: str | None
+    restore_location: CopyLocation | None = None
     restore_request: str | None = None
 
 
@@ -119,6 +121,7 @@ def _stateful_set(inputs: PartitionInputs) -> Object | None:
         secrets_hash=inputs.secrets_hash,
         config=inputs.config,
         restore_from=inputs.restore_from,
+        restore_location=inputs.restore_location,
     )
 
 

@@ -11,6 +11,7 @@ from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.pod import PodShape
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_operator.kubernetes.names import CONFIG_HASH, RELEASE, Object, partition_labels
 from dedupe_operator.resources import (
     admin_secret,
@@ -80,12 +81,13 @@ def build(
     secrets_hash: str,
     config: Config | None = None,
     restore_from: str | None = None,
+    restore_location: CopyLocation | None = None,
 ) -> Object:
     """Return the template of a worker's pod.
 
     It has a hash of everything that a worker reads once at its start, so a change of it restarts the worker.
     `config` is the ConfigMap that it mounts, by default the manifest's own. With `restore_from`, the worker fills an
-    empty volume from that snapshot in the stream's bucket.
+    empty volume from that snapshot in the bucket `restore_location`, by default that of the stream.
     """
     name = stream.metadata.name
     config = config or config_map.of_workers(stream)
@@ -97,6 +99,7 @@ def build(
     annotations = {CONFIG_HASH: "-".join(filter(None, hashes))}
     if restart := stream.metadata.annotations.get(RESTART):
         annotations[RESTART] = restart
+    environment = _environment(stream, release, restore_location if restore_from else None)
     siblings = {STREAM: name}
     template = {
         "metadata": {"labels": partition_labels(name, partition), "annotations": annotations},
@@ -104,7 +107,7 @@ def build(
             **pod_parts.pod_spec(
                 stream, siblings=siblings, ids=release.ids, defaults=release.defaults
             ),
-            "containers": [_container(stream, partition, release, restore_from)],
+            "containers": [_container(stream, partition, release, restore_from, environment)],
             "volumes": _volumes(stream, claim, config.name),
         },
     }
@@ -113,18 +116,21 @@ def build(
 
 
 def _container(
-    stream: DedupeStream, partition: int, release: WorkerRelease, restore_from: str | None
+    stream: DedupeStream,
+    partition: int,
+    release: WorkerRelease,
+    restore_from: str | None,
+    environment: Object,
 ) -> Object:
     worker = stream.spec.worker
     resources = worker.resources.model_dump(mode="json", exclude_defaults=True)
-    # A stream's own image may be of any version; an old worker serves its probes at the port of its API only.
-    probe_port = None if worker.image else release.probe_port
+    probe_port = _probe_port(stream, release)
     return {
         "name": CONTAINER,
         "image": release.image_of(stream),
         "imagePullPolicy": release.pull_policy,
         "args": _arguments(stream, partition, restore_from),
-        **_environment(stream, probe_port),
+        **environment,
         "ports": pod_parts.ports(probe_port),
         "resources": {"requests": _requests(stream.spec, release.defaults), **resources},
         "securityContext": pod_parts.container_security(),
@@ -157,12 +163,24 @@ def _requests(spec: Spec, defaults: pod_parts.PodDefaults) -> Object:
     return {"cpu": _CPU, "memory": memory}
 
 
-def _environment(stream: DedupeStream, probe_port: int | None) -> Object:
+def _probe_port(stream: DedupeStream, release: WorkerRelease) -> int | None:
+    # A stream's own image may be of any version; an old worker serves its probes at the port of its API only.
+    return None if stream.spec.worker.image else release.probe_port
+
+
+def _environment(
+    stream: DedupeStream, release: WorkerRelease, restore_location: CopyLocation | None
+) -> Object:
     """Return the container's variables, if there are any."""
     variables = {}
     if _s3_secret(stream):
         variables["AWS_SHARED_CREDENTIALS_FILE"] = f"{S3_MOUNT}/{S3_KEY}"
-    if probe_port:
+    s3 = stream.spec.snapshots.s3 if stream.spec.snapshots else None
+    if restore_location and s3 and restore_location != CopyLocation.of(s3):
+        variables["DEDUPE_WORKER_RESTORE_LOCATION"] = restore_location.model_dump_json(
+            exclude_none=True
+        )
+    if probe_port := _probe_port(stream, release):
         # Not an argument: a worker that does not know it would refuse to start.
         variables["DEDUPE_WORKER_PROBE_ADDRESS"] = f"0.0.0.0:{probe_port}"
     return {"env": [{"name": n, "value": v} for n, v in variables.items()]} if variables else {}

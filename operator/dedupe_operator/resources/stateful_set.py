@@ -2,6 +2,7 @@
 
 from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_operator.kubernetes.names import Object, partition_name
 from dedupe_operator.resources import metadata, pod_template
 from dedupe_operator.resources.config_map import Config
@@ -17,6 +18,7 @@ def build(
     secrets_hash: str,
     config: Config | None = None,
     restore_from: str | None = None,
+    restore_location: CopyLocation | None = None,
 ) -> Object:
     """Return the StatefulSet of one partition.
 
@@ -40,6 +42,7 @@ def build(
                 secrets_hash=secrets_hash,
                 config=config,
                 restore_from=restore_from,
+                restore_location=restore_location,
             ),
         },
     }

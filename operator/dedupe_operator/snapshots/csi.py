@@ -1,10 +1,11 @@
 """CSI provider: copies as VolumeSnapshots, made by the storage driver."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from dedupe_crds.quantity import parse_size
-from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION, DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.snapshot import KIND
 from dedupe_operator.decide.provisioning import provisioning_failure
 from dedupe_operator.errors import KubernetesError
@@ -16,6 +17,7 @@ from dedupe_operator.snapshots.provider import (
     ClaimSource,
     CopyStatus,
     Job,
+    LeftBehind,
     ProviderError,
     ProviderFailed,
 )
@@ -85,6 +87,13 @@ class CsiProvider:
             return False
         return bool((found.get("status") or {}).get("readyToUse"))
 
+    def is_readable(self, job: Job) -> bool:
+        """Return whether the VolumeSnapshot exists, is ready and is not being deleted."""
+        return self.exists(job)
+
+    def location(self, job: Job) -> None:
+        """Return None: the copy is named by an object of the cluster."""
+
     def failure(self, events: Sequence[Object], now: datetime) -> str | None:
         """Return why the driver has not made a claim's volume for some minutes."""
         return provisioning_failure(events, now)
@@ -99,6 +108,17 @@ class CsiProvider:
                 "dataSource": {"apiGroup": group, "kind": VOLUME_SNAPSHOTS.kind, "name": name}
             },
         )
+
+    def provision(self, job: Job, claim: Object) -> None:
+        """Do nothing: the driver creates the volume."""
+
+    def remove_left_behind(
+        self,
+        stream: DedupeStream,  # noqa: ARG002 # the driver has made all volumes
+        locations: Collection[CopyLocation],  # noqa: ARG002 # as above
+    ) -> LeftBehind:
+        """Return that there is nothing: the driver removes what it has made."""
+        return LeftBehind()
 
     def _find(self, job: Job, name: str) -> Object | None:
         """Return the VolumeSnapshot of a copy. Raises ProviderFailed if its name is taken."""

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.spec.snapshots import Snapshots
+from dedupe_crds.spec.snapshots import SnapshotProvider, Snapshots
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import LastSnapshot
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,
     due_time,
     judge,
+    judge_copies,
     newest_usable,
     scheduled_name,
     to_prune,
@@ -26,8 +28,14 @@ from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.verdict import Verdict
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import SNAPSHOTS
+from dedupe_operator.snapshots.copy_checks import CopyChecks
+from dedupe_operator.snapshots.copy_jobs import is_unheld
+from dedupe_operator.snapshots.left_behind import LeftBehindWatch
+from dedupe_operator.snapshots.provider import Provider
+from dedupe_operator.snapshots.removal import CopyRemover
 from dedupe_operator.snapshots.resource import SnapshotWriter, read_snapshots
-from dedupe_operator.snapshots.runner import SnapshotRunner, is_unheld
+from dedupe_operator.snapshots.runner import SnapshotRunner
+from dedupe_operator.worker_client import WorkerClient
 
 _REQUEUE_SECONDS: Final = 2.0
 _REMOVE_RETRY_SECONDS: Final = 15.0
@@ -45,9 +53,17 @@ class SnapshotsView:
 class SnapshotManager:
     """Manages the snapshots of all streams."""
 
-    def __init__(self, api: KubernetesApi, runner: SnapshotRunner) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        providers: Mapping[SnapshotProvider, Provider],
+        workers: WorkerClient,
+    ) -> None:
         self._api = api
-        self._runner = runner
+        self._runner = SnapshotRunner(providers, workers)
+        self._remover = CopyRemover(providers)
+        self._checks = CopyChecks(providers)
+        self._left_behind = LeftBehindWatch(providers)
 
     def act(self, context: ReconcileContext, result: ReconcileResult) -> SnapshotsView:
         """Create, continue, delete and prune what is due; return the status part."""
@@ -58,6 +74,10 @@ class SnapshotManager:
             with result.reporting("snapshots: "):
                 self._keep(context, result, writer, snapshot)
         self._prune(context, result, writer)
+        with result.reporting("snapshots: "):
+            self._checks.act(context, result, writer, _ours(context))
+        with result.reporting("snapshots: "):
+            self._left_behind.act(context, result, _ours(context))
         with result.reporting("snapshots: "):
             if self._runner.run(context, result, writer):
                 result.requeue_within(_REQUEUE_SECONDS)
@@ -74,7 +94,7 @@ class SnapshotManager:
     ) -> None:
         """Remove a deleted snapshot's copies; hold and protect one that stays."""
         if snapshot.deleting:
-            if not self._runner.remove(context, result, writer, snapshot):
+            if not self._remover.remove(context, result, writer, snapshot):
                 result.requeue_within(_REMOVE_RETRY_SECONDS)
         elif is_unheld(snapshot):
             writer.hold(snapshot)  # it was restored from a backup
@@ -88,6 +108,8 @@ class SnapshotManager:
 
         Raises KubernetesError.
         """
+        self._checks.forget(Key(namespace, stream))
+        self._left_behind.forget(Key(namespace, stream))
         writer = SnapshotWriter(self._api, namespace)
         for snapshot in read_snapshots(self._api.find(SNAPSHOTS, namespace)):
             if snapshot.stream == stream and snapshot.deleting and snapshot.holds_copies:
@@ -138,7 +160,7 @@ class SnapshotManager:
         else:
             metrics.forget_snapshots(*labels)
         return SnapshotsView(
-            verdict=judge(ours, wanted, context.now, counting) if wanted else None,
+            verdict=judge(ours, wanted, context.now, counting) if wanted else judge_copies(ours),
             last_schedule_time=processed,
             last=last,
         )

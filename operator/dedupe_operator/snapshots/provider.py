@@ -3,12 +3,13 @@
 The snapshot runner and the volume manager call a provider; it raises ProviderError.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.snapshot import PartitionSnapshot
 from dedupe_operator.errors import ReportedError
 from dedupe_operator.kubernetes.names import Object
@@ -72,6 +73,14 @@ class ClaimSource:
     least_size: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """Volumes made for claims that are gone, in words: `removed`, and `kept` with why."""
+
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
 class Provider(Protocol):
     """Storage of copies.
 
@@ -101,10 +110,31 @@ class Provider(Protocol):
         """Return whether the copy can still be restored from, as far as is known now."""
         ...
 
+    def is_readable(self, job: Job) -> bool:
+        """Ask where the copy lies whether it can be read, with the present credentials."""
+        ...
+
+    def location(self, job: Job) -> CopyLocation | None:
+        """Return where a copy is made now; None if an object of the cluster names it."""
+        ...
+
     def failure(self, events: Sequence[Object], now: datetime) -> str | None:
         """Return why a claim gets no volume from its copy, by its events; None if it may."""
         ...
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:
-        """Prepare a volume of the copy for a claim; return the claim's source."""
+        """Return the source of a claim that is to be created; nothing is made yet."""
+        ...
+
+    def provision(self, job: Job, claim: Object) -> None:
+        """Make the volume that a claim waits for, if no driver makes it."""
+        ...
+
+    def remove_left_behind(
+        self, stream: DedupeStream, locations: Collection[CopyLocation]
+    ) -> LeftBehind:
+        """Remove volumes that `provision` made for claims that are gone.
+
+        `locations` are those of the stream's copies.
+        """
         ...

@@ -3,13 +3,13 @@
 The snapshot manager and runner call it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from pydantic import ValidationError
 
 from dedupe_crds.spec.stream import API_VERSION, DedupeStream
-from dedupe_crds.status.snapshot import KIND, SnapshotSpec, SnapshotStatus
+from dedupe_crds.status.snapshot import KIND, PartitionSnapshot, SnapshotSpec, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
@@ -91,6 +91,11 @@ class SnapshotWriter:
         """Write a snapshot's status."""
         body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         self._api.apply({**self._this(snapshot), "status": body}, subresource="status")
+
+    def write_entries(self, snapshot: Snapshot, changed: Mapping[int, PartitionSnapshot]) -> None:
+        """Write the entries of some partitions."""
+        entries = [changed.get(each.partition, each) for each in snapshot.status.partitions]
+        self.write(snapshot, snapshot.status.model_copy(update={"partitions": entries}))
 
     def hold(self, snapshot: Snapshot) -> None:
         """Add the finalizer: retain the object until its copies are deleted."""

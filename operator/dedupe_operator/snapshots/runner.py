@@ -1,8 +1,8 @@
 """Run snapshots: one at a time for each stream, several partitions side by side.
 
-Each step is recorded in the DedupeSnapshot's status before the next: the intent, the worker's checkpoint with its
-metadata, the provider's copy with its handle, the copy found usable. An operator that was killed anywhere continues
-from the status, and every step may run twice. The snapshot manager calls it.
+Each step is recorded in the DedupeSnapshot's status before the next: the intent, the location, the worker's
+checkpoint with its metadata, the provider's copy with its handle, the copy found usable. An operator that was killed
+anywhere continues from the status, and every step may run twice. The snapshot manager calls it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from dedupe_operator.decide.copy_slots import may_start
 from dedupe_operator.decide.rounding import rounded_size
 from dedupe_operator.decide.snapshot_policy import Snapshot, next_snapshot
 from dedupe_operator.decide.stream_status import StreamEvent
-from dedupe_operator.kubernetes.resources import CLAIMS
+from dedupe_operator.snapshots.copy_jobs import OUTSIDE, job_for
 from dedupe_operator.snapshots.metadata import with_checkpoint
 from dedupe_operator.snapshots.provider import (
     Job,
@@ -33,8 +33,6 @@ from dedupe_operator.snapshots.provider import (
 from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 
-_OUTSIDE: Final = frozenset({SnapshotProvider.EBS, SnapshotProvider.S3})
-"""Providers whose copies the cluster's garbage collector can't delete."""
 _MOST_PARTITIONS: Final = 2500
 """Partitions of one snapshot at most. Its object has an entry of 600 bytes for each, and may have 1.5 MiB."""
 _TIMED_OUT: Final = "DeadlineExceeded"
@@ -84,7 +82,7 @@ class SnapshotRunner:
             most = f"a snapshot has at most {_MOST_PARTITIONS} partitions, and these are {len(wanted_partitions)}"
             run.fail("TooManyPartitions", f"{most}: make several, each with spec.partitions")
             return
-        if wanted.provider in _OUTSIDE:
+        if wanted.provider in OUTSIDE:
             run.writer.hold(run.snapshot)
         entries = [
             PartitionSnapshot(partition=partition, phase=SnapshotPhase.PENDING)
@@ -143,6 +141,8 @@ class SnapshotRunner:
     def _try_to_copy(self, run: "_Run", entry: PartitionSnapshot) -> bool:
         assert run.status.provider is not None  # noqa: S101 # recorded when the snapshot started
         provider = self._providers[run.status.provider]
+        if entry.location is None and (location := provider.location(run.job(entry))):
+            entry = run.update_entry(entry, location=location)
         if not provider.takes_checkpoint and entry.output_position is None:
             entry = run.replace_entry(with_checkpoint(entry, self._checkpoint(run.job(entry))))
         if entry.handle is None:
@@ -171,33 +171,6 @@ class SnapshotRunner:
         except ValidationError as error:
             message = f"the worker's response is not valid: {error}"
             raise ProviderFailed("WorkerResponseInvalid", message) from error
-
-    def remove(
-        self,
-        context: ReconcileContext,
-        result: ReconcileResult,
-        writer: SnapshotWriter,
-        snapshot: Snapshot,
-    ) -> bool:
-        """Delete the copies of a deleted snapshot, then release it; return success.
-
-        Raises KubernetesError.
-        """
-        if not snapshot.holds_copies:
-            return True  # the cluster's garbage collector deletes its VolumeSnapshots
-        run = _Run(context, result, writer, snapshot)
-        for entry in snapshot.status.partitions:
-            if entry.started is None or snapshot.status.provider is None:
-                continue
-            try:
-                self._providers[snapshot.status.provider].remove(run.job(entry))
-            except ProviderError as error:
-                if error.retriable:
-                    return False
-                message = f"The copy of partition {entry.partition} in {snapshot.name} was not deleted: {error}"
-                run.add_event("SnapshotCopyNotDeleted", message, warning=True)
-        writer.release(snapshot)
-        return True
 
 
 @dataclass(slots=True)
@@ -271,25 +244,3 @@ class _Run:
     def _count(self, result: str) -> None:
         metadata = self.context.stream.metadata
         metrics.SNAPSHOTS.labels(metadata.namespace, metadata.name, result).inc()
-
-
-def is_unheld(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot has copies outside of the cluster but no finalizer."""
-    return snapshot.status.provider in _OUTSIDE and not snapshot.holds_copies
-
-
-def job_for(context: ReconcileContext, snapshot: Snapshot, entry: PartitionSnapshot) -> Job:
-    """Return the job of one partition's copy, for its provider."""
-    partition = entry.partition
-    recorded = context.recorded_partition(partition)
-    name = recorded.persistent_volume_claim if recorded else None
-    return Job(
-        stream=context.stream,
-        snapshot=snapshot.name,
-        snapshot_uid=snapshot.uid,
-        partition=partition,
-        entry=entry,
-        claim=context.observed.children.get((CLAIMS.kind, name)) if name else None,
-        pod=context.observed.pods.get(partition),
-        admin_token=context.admin_token,
-    )

@@ -3,18 +3,23 @@
 The provider asks the worker over HTTP to upload or delete; a new worker downloads at its start.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from pydantic import ValidationError
 
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.worker import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
-from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.decide.pod_readiness import is_ready
+from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
+from dedupe_operator.resources.config_map import config_hash
 from dedupe_operator.snapshots.metadata import with_checkpoint
 from dedupe_operator.snapshots.provider import (
     ClaimSource,
     CopyStatus,
     Job,
+    LeftBehind,
     ProviderError,
     ProviderFailed,
     refused_by_worker,
@@ -55,6 +60,18 @@ class S3Provider:
         """Return True: it is unknown until the worker of the new volume tries."""
         return True
 
+    def is_readable(self, job: Job) -> bool:
+        """Ask the worker whether the copy's manifest can be read where it lies."""
+        if not is_ready(job.pod):
+            raise ProviderError("WorkerNotRunning", "the partition's worker is not ready")
+        answer = self._post(job, "/snapshots/check", {"name": job.snapshot})
+        return isinstance(answer, dict) and bool(answer.get("present"))
+
+    def location(self, job: Job) -> CopyLocation | None:
+        """Return the bucket of the stream's settings, and where in it."""
+        snapshots = job.stream.spec.snapshots
+        return CopyLocation.of(snapshots.s3) if snapshots and snapshots.s3 else None
+
     def failure(self, events: Sequence[Object], now: datetime) -> str | None:  # noqa: ARG002 # the worker fills an empty volume
         """Return None: the worker fills an empty volume."""
         return None
@@ -62,6 +79,17 @@ class S3Provider:
     def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # any empty volume is suitable
         """Return an empty volume, which its worker fills (see resources/pod_template.py)."""
         return ClaimSource()
+
+    def provision(self, job: Job, claim: Object) -> None:
+        """Do nothing: any driver creates an empty volume."""
+
+    def remove_left_behind(
+        self,
+        stream: DedupeStream,  # noqa: ARG002 # any driver has made the volumes
+        locations: Collection[CopyLocation],  # noqa: ARG002 # as above
+    ) -> LeftBehind:
+        """Return that there is nothing: no volume is made here."""
+        return LeftBehind()
 
     def _begin(self, job: Job) -> UploadStatus:
         answer = self._post(job, "/snapshots", {"name": job.snapshot})
@@ -72,10 +100,24 @@ class S3Provider:
             raise ProviderFailed("WorkerResponseInvalid", message) from error
 
     def _post(self, job: Job, path: str, body: dict[str, object]) -> object:
+        """Ask the worker, and say where the copy lies unless it knows."""
+        location = job.entry.location or self.location(job)
+        elsewhere = location if location and not self._is_own(job, location) else None
+        if elsewhere:
+            body = {**body, "location": elsewhere.model_dump(mode="json", exclude_none=True)}
         try:
             return self._workers.post(job.pod, path, body, job.admin_token)
         except WorkerRefused as error:
+            if elsewhere and error.reason == "BadRequest":
+                message = f"the worker's release does not know where copies lie: {error}"
+                raise ProviderError("WorkerTooOld", message) from error
             raise refused_by_worker(error) from error
+
+    def _is_own(self, job: Job, location: CopyLocation) -> bool:
+        """Return whether a worker's own settings, read at its start, are this location."""
+        annotations = (job.pod or {}).get("metadata", {}).get("annotations") or {}
+        read = annotations.get(CONFIG_HASH, "").partition("-")[0]
+        return location == self.location(job) and read == config_hash(job.stream)
 
 
 def failed_restore(snapshot: str, worker: WorkerStatus | None) -> str | None:

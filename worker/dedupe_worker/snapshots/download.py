@@ -21,6 +21,7 @@ import structlog
 from s3transfer.manager import TransferManager
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import BucketRefused, BucketUnavailable, RestoreFailed
@@ -60,17 +61,26 @@ class Download:
         name: str,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        assert config.bucket is not None  # noqa: S101 (the configuration was refused without)
         self._stream, self._partition = config.stream_id, config.partition
         self._state: StateDirectory = config.state
-        self._s3 = config.bucket
-        self._folder = Folder.of(self._s3, config.stream_id, config.partition)
+        self._config = config
         self._worker_state = worker_state
         self._name = name
         self._clock = clock
         self._began = clock.monotonic()
         self._lock = Lock()
         self._bytes = 0
+
+    @property
+    def _s3(self) -> S3Snapshots:
+        """Return the settings of the bucket. Raises RestoreFailed without any."""
+        if self._config.restore_bucket is None:
+            raise RestoreFailed("the stream has no spec.snapshots.s3, whose credentials reach it")
+        return self._config.restore_bucket
+
+    @property
+    def _folder(self) -> Folder:
+        return Folder.of(self._s3, self._stream, self._partition)
 
     def run(self, stop: Event) -> None:
         """Restore, or return early when `stop` is set.

@@ -3,6 +3,9 @@
 POST /snapshots          {"name": "…"}: make a snapshot; 202 with its UploadStatus, and the same to a repeated request
 POST /snapshots/check    {"name": "…"}: answers {"present": true|false, "record": CheckpointRecord or null}
 POST /snapshots/delete   {"names": ["…"]}: answers {"deleted": ["…"], "objects": n, "bytes": n}
+
+Each takes a "location", the bucket of these snapshots, with the stream's credentials. By default it is that of the
+manifest.
 """
 
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,6 +14,7 @@ import falcon
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dedupe_crds.names import ObjectName
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_httpd.bounded_server import MAX_BODY_BYTES
 from dedupe_worker.errors import UploadRunning
 
@@ -24,12 +28,14 @@ class _Named(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: ObjectName
+    location: CopyLocation | None = None
 
 
 class _AllNamed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     names: Annotated[list[ObjectName], Field(min_length=1, max_length=1000)]
+    location: CopyLocation | None = None
 
 
 def add_routes(
@@ -50,8 +56,9 @@ class _Snapshots:
         self._manager = manager
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        name = _body(request, _Named).name
-        status = _configured(self._manager).make_snapshot(name, self._on_loop)
+        wanted = _body(request, _Named)
+        manager = _configured(self._manager)
+        status = manager.make_snapshot(wanted.name, self._on_loop, wanted.location)
         if status is None:
             raise falcon.HTTPConflict(
                 title="NothingToCheckpoint", description="the store is still empty"
@@ -66,8 +73,8 @@ class _Check:
         self._manager = manager
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        name = _body(request, _Named).name
-        record = _configured(self._manager).check(name)
+        wanted = _body(request, _Named)
+        record = _configured(self._manager).check(wanted.name, wanted.location)
         response.media = {
             "present": record is not None,
             "record": record.model_dump(mode="json", by_alias=True) if record else None,
@@ -79,8 +86,8 @@ class _Delete:
         self._manager = manager
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        names = _body(request, _AllNamed).names
-        deleted = _configured(self._manager).delete(names)
+        wanted = _body(request, _AllNamed)
+        deleted = _configured(self._manager).delete(wanted.names, wanted.location)
         response.media = {
             "deleted": deleted.names,
             "objects": deleted.objects,
@@ -91,7 +98,8 @@ class _Delete:
 def _configured(manager: "UploadManager | None") -> "UploadManager":
     if manager is None:
         raise falcon.HTTPBadRequest(
-            title="NoBucket", description="the stream has no spec.snapshots.s3"
+            title="NoBucket",
+            description="the stream has no spec.snapshots.s3, whose credentials reach its copies in buckets",
         )
     return manager
 

@@ -16,6 +16,7 @@ import structlog
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.snapshots import S3Snapshots
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatus
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.errors import UploadRunning
@@ -49,7 +50,8 @@ OnLoop = Callable[[Callable[[Checkpointing], UploadStatus | None]], UploadStatus
 class UploadManager:
     """The uploads and queries of one worker.
 
-    Used from the loop's thread and from HTTP threads.
+    Used from the loop's thread and from HTTP threads. A snapshot may lie elsewhere than the settings say now: then its
+    `location` is given, and the rest of the settings is used there.
     """
 
     def __init__(
@@ -62,18 +64,20 @@ class UploadManager:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._s3 = s3
+        self._target = s3  # of the last upload
         self._deadline = deadline
         self._worker_state = worker_state
         self._state = state
         self._clock = clock
-        self._folder = Folder.of(s3, worker_state.stream, worker_state.partition)
         self._one_at_a_time = Lock()
         self._unwanted = Event()
         self._failed_at = 0.0
 
     # -- uploads ---------------------------------------------------------------------------------
 
-    def make_snapshot(self, name: str, on_loop: OnLoop) -> UploadStatus | None:
+    def make_snapshot(
+        self, name: str, on_loop: OnLoop, location: CopyLocation | None = None
+    ) -> UploadStatus | None:
         """Return the upload of this name, begun unless it is known.
 
         None while the store is still empty.
@@ -81,7 +85,9 @@ class UploadManager:
         A known upload is answered without the loop, which may be busy or failed. Raises UploadRunning while there is
         another upload, and what `on_loop` raises.
         """
-        return self._known(name) or on_loop(partial(self._checkpoint_and_upload, name))
+        target = self._at(location)
+        known = self._known(name, target)
+        return known or on_loop(partial(self._checkpoint_and_upload, name, target))
 
     def refuse_while_uploading(self) -> None:
         """Raise UploadRunning while the files of a checkpoint are read."""
@@ -89,14 +95,16 @@ class UploadManager:
         if last and last.phase is UploadPhase.RUNNING:
             raise UploadRunning(self._busy)
 
-    def _checkpoint_and_upload(self, name: str, store: Checkpointing) -> UploadStatus | None:
+    def _checkpoint_and_upload(
+        self, name: str, target: S3Snapshots, store: Checkpointing
+    ) -> UploadStatus | None:
         """Do it on the loop's thread, unless another request has in the meantime."""
-        if known := self._known(name):
+        if known := self._known(name, target):
             return known
         made = store.checkpoint()
-        return self._begin(name, made) if made else None
+        return self._begin(name, target, made) if made else None
 
-    def _known(self, name: str) -> UploadStatus | None:
+    def _known(self, name: str, target: S3Snapshots) -> UploadStatus | None:
         """Return the upload of this name if it need not begin.
 
         It runs, is complete, or failed a moment ago.
@@ -104,13 +112,13 @@ class UploadManager:
         Raises UploadRunning while there is another upload.
         """
         last = self._worker_state.upload
-        if last is None or last.name != name:
+        if last is None or last.name != name or self._target != target:
             self.refuse_while_uploading()
             return None
         rests = self._clock.monotonic() < self._failed_at + _REST_SECONDS
         return None if last.phase is UploadPhase.FAILED and not rests else last
 
-    def _begin(self, name: str, made: CheckpointStatus) -> UploadStatus:
+    def _begin(self, name: str, target: S3Snapshots, made: CheckpointStatus) -> UploadStatus:
         """Upload a checkpoint in a separate thread. Raises UploadRunning."""
         if not self._one_at_a_time.acquire(blocking=False):
             raise UploadRunning(self._busy)
@@ -118,16 +126,18 @@ class UploadManager:
             name=name,
             phase=UploadPhase.RUNNING,
             checkpoint=made,
-            handle=self._folder.manifest(name),
+            handle=self._folder(target).manifest(name),
             total_bytes=made.bytes,
         )
         self._unwanted.clear()
+        self._target = target
         self._worker_state.upload = begun
         Thread(target=self._run, args=(begun, Path(made.path)), name="upload", daemon=True).start()
         return begun
 
     def _run(self, begun: UploadStatus, checkpoint: Path) -> None:
-        log.info("uploading a snapshot", name=begun.name, handle=begun.handle)
+        bucket = self._target.bucket
+        log.info("uploading a snapshot", name=begun.name, bucket=bucket, handle=begun.handle)
         try:
             self._upload(begun.name, checkpoint)
         except Exception as error:  # noqa: BLE001 (the snapshot has failed, and not the worker)
@@ -148,11 +158,11 @@ class UploadManager:
             return "it is not complete within spec.snapshots.deadline" if late else None
 
         upload(
-            Bucket(self._s3, self._folder, transfer_client(self._s3)),
+            Bucket(self._target, self._folder(self._target), transfer_client(self._target)),
             name,
             checkpoint,
             DigestCache(self._state.root / "digests.json"),
-            bandwidth=self._s3.bandwidth,
+            bandwidth=self._target.bandwidth,
             stop_reason=stop_reason,
             clock=self._clock,
             on_progress=lambda total, new, sent: self._update(
@@ -181,15 +191,15 @@ class UploadManager:
 
     # -- queries ---------------------------------------------------------------------------------
 
-    def check(self, name: str) -> CheckpointRecord | None:
+    def check(self, name: str, location: CopyLocation | None = None) -> CheckpointRecord | None:
         """Return the record of a snapshot; None if there is none.
 
         Raises BucketRefused or BucketUnavailable.
         """
-        manifest = self._for_queries().manifest(name)
+        manifest = self._for_queries(location).manifest(name)
         return manifest.record if manifest else None
 
-    def delete(self, names: Sequence[str]) -> Deleted:
+    def delete(self, names: Sequence[str], location: CopyLocation | None = None) -> Deleted:
         """Delete snapshots, see `delete_snapshots`.
 
         Also raises UploadRunning: a running upload has no manifest yet.
@@ -202,7 +212,9 @@ class UploadManager:
         if not self._one_at_a_time.acquire(blocking=False):
             raise UploadRunning(self._busy)
         try:
-            deleted = delete_snapshots(self._for_queries(), names, self._clock)
+            deleted = delete_snapshots(self._for_queries(location), names, self._clock)
+            if last and last.name in names and self._target == self._at(location):
+                self._worker_state.upload = None  # another snapshot may get that name
         finally:
             self._one_at_a_time.release()
         log.info(
@@ -210,8 +222,15 @@ class UploadManager:
         )
         return deleted
 
-    def _for_queries(self) -> Bucket:
-        return Bucket(self._s3, self._folder, short_timeout_client(self._s3))
+    def _for_queries(self, location: CopyLocation | None) -> Bucket:
+        s3 = self._at(location)
+        return Bucket(s3, self._folder(s3), short_timeout_client(s3))
+
+    def _at(self, location: CopyLocation | None) -> S3Snapshots:
+        return location.settings(self._s3) if location else self._s3
+
+    def _folder(self, s3: S3Snapshots) -> Folder:
+        return Folder.of(s3, self._worker_state.stream, self._worker_state.partition)
 
     @property
     def _busy(self) -> str:

@@ -1,26 +1,35 @@
 """EBS provider: copies as snapshots of EBS volumes, found by their tags."""
 
 import logging
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Final
-
-from botocore.exceptions import ClientError
+from typing import TYPE_CHECKING
 
 from dedupe_crds.quantity import GIB
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_operator.decide.volume_claims import is_bound, is_volume_of
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.kubernetes.resources import PERSISTENT_VOLUMES
+from dedupe_operator.kubernetes.resources import NAMESPACES, PERSISTENT_VOLUMES
 from dedupe_operator.snapshots.ebs import tags as ebs_tags
 from dedupe_operator.snapshots.ebs import volumes as ebs_volumes
-from dedupe_operator.snapshots.ebs.client import Ec2, code_of, may_have_acted, provider_errors
-from dedupe_operator.snapshots.ebs.restore import VolumeRestore
+from dedupe_operator.snapshots.ebs.client import Ec2, provider_errors
+from dedupe_operator.snapshots.ebs.left_volumes import remove_left_volumes
+from dedupe_operator.snapshots.ebs.restore import VolumeRestore, volume_name
+from dedupe_operator.snapshots.ebs.snapshots import (
+    Ec2Snapshots,
+    gone,
+    is_archived,
+    not_ours,
+    region_of,
+)
 from dedupe_operator.snapshots.provider import (
     ClaimSource,
     CopyStatus,
     Job,
+    LeftBehind,
     ProviderError,
     ProviderFailed,
 )
@@ -28,12 +37,6 @@ from dedupe_operator.snapshots.provider import (
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import SnapshotTypeDef
-
-_NOT_FOUND: Final = "InvalidSnapshot.NotFound"
-# EC2 may not list a new snapshot for this time (eventual consistency); seconds, as a rule.
-_SHOWN_AFTER: Final = timedelta(minutes=5)
-_PAGE: Final = 1000
-_LONGEST_DESCRIPTION: Final = 255
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +48,9 @@ def _utc_now() -> datetime:
 class EbsProvider:
     """Provider with EC2 snapshots of the partitions' volumes.
 
-    CreateSnapshot is not idempotent, so every snapshot has the UID of its DedupeSnapshot and its partition as tags, and
-    the provider searches for them before it creates one. After a call whose answer was lost, it creates none for
-    `eventual_consistency_seconds`; by then AWS lists the result. An attempt of a call takes at most `answer_seconds`,
-    and each call has a few attempts. `clock` returns seconds and never goes backward; `now` returns the time in UTC.
+    Every snapshot has the UID of its DedupeSnapshot and its partition as tags, and the provider searches for them
+    before it creates one. An attempt of a call takes at most `answer_seconds`, and each call has a few attempts.
+    The other arguments are those of `Ec2Snapshots`.
     """
 
     takes_checkpoint = False
@@ -64,42 +66,46 @@ class EbsProvider:
     ) -> None:
         self._api = api
         self._ec2 = Ec2(answer_seconds=answer_seconds)
-        self._eventual_consistency_seconds = eventual_consistency_seconds
-        self._clock = clock
+        self._snapshots = Ec2Snapshots(
+            self._ec2,
+            eventual_consistency_seconds=eventual_consistency_seconds,
+            clock=clock,
+            now=now,
+        )
         self._now = now
-        self._requested_at: dict[tuple[str, int], float] = {}  # when, by `clock`
+        self._cluster: str | None = None
 
     @provider_errors()
     def start(self, job: Job) -> str:
         """Adopt the snapshot that has the job's tags, or create one; return its id."""
         client = self._client(job)
-        found = [each for each in self._all(client, job) if each.get("State") != "error"]
+        found = [each for each in self._snapshots.all(client, job) if each.get("State") != "error"]
         if found:
             kept, *twins = (each["SnapshotId"] for each in found)
-            self._delete(client, job, twins)
+            self._snapshots.delete(client, job, twins)
             return kept
         volume_id = self._volume_id(job)
-        self._check_no_lost_answer(job)
-        return self._create(job, volume_id)
+        self._snapshots.check_no_lost_answer(job)
+        return self._snapshots.create(job, volume_id)
 
     @provider_errors()
     def status(self, job: Job) -> CopyStatus:
         """Return the state of the snapshot; once it is complete, delete its duplicates."""
         client = self._client(job)
-        found = self._one(client, job.entry.handle)
+        found = self._snapshots.one(client, job.entry.handle)
         if found is None:
-            if self._may_not_be_shown_yet(job):
+            if self._snapshots.may_not_be_shown_yet(job):
                 return CopyStatus(usable=False)
-            raise _gone(job)
+            raise gone(job)
         if not ebs_tags.is_of_partition(job, found):
-            raise _not_ours(job)
+            raise not_ours(job)
         if found["State"] == "error":
             message = f"snapshot {job.entry.handle} failed: {found.get('StateMessage') or 'AWS gives no reason'}"
             raise ProviderFailed("SnapshotFailed", message)
         if found["State"] != "completed":
             return CopyStatus(usable=False)
-        others = (each["SnapshotId"] for each in self._all(client, job))
-        self._delete(client, job, [each for each in others if each != job.entry.handle])
+        others = (each["SnapshotId"] for each in self._snapshots.all(client, job))
+        self._snapshots.delete(client, job, [each for each in others if each != job.entry.handle])
         return CopyStatus(
             usable=True,
             bytes=found.get("FullSnapshotSizeInBytes"),
@@ -110,10 +116,10 @@ class EbsProvider:
     def remove(self, job: Job) -> None:
         """Delete all snapshots with the job's tags, even if their ids were never recorded."""
         client = self._client(job)
-        ours = [each["SnapshotId"] for each in self._all(client, job)]
+        ours = [each["SnapshotId"] for each in self._snapshots.all(client, job)]
         handle = job.entry.handle
         if handle is not None and handle not in ours:
-            found = self._one(client, handle)
+            found = self._snapshots.one(client, handle)
             if found is not None and ebs_tags.is_ours(job, found):
                 ours.append(handle)
             elif found is not None:
@@ -123,45 +129,94 @@ class EbsProvider:
                     job.stream.metadata.namespace,
                     job.snapshot,
                 )
-        self._delete(client, job, ours)
+        self._snapshots.delete(client, job, ours)
 
     @provider_errors()
     def exists(self, job: Job) -> bool:
         """Return whether it is of the partition, complete, and not archived."""
-        found = self._one(self._client(job), job.entry.handle)
+        found = self._snapshots.one(self._client(job), job.entry.handle)
         return (
             found is not None
             and ebs_tags.is_of_partition(job, found)
             and found["State"] == "completed"
-            and not _is_archived(found)
+            and not is_archived(found)
         )
 
-    def failure(self, events: Sequence[Object], now: datetime) -> str | None:  # noqa: ARG002 # the volume is made before its claim
-        """Return None: the volume is made before its claim."""
+    def is_readable(self, job: Job) -> bool:
+        """Return whether it can be restored from, as `exists`."""
+        return self.exists(job)
+
+    @provider_errors()
+    def location(self, job: Job) -> CopyLocation:
+        """Return the region of the stream's settings, else of the environment."""
+        client = self._ec2.client(ebs_tags.settings(job).region)
+        return CopyLocation(region=client.meta.region_name)
+
+    def failure(self, events: Sequence[Object], now: datetime) -> str | None:  # noqa: ARG002 # `provision` says so itself
+        """Return None: `provision` raises it."""
         return None
 
     @provider_errors()
     def source(self, job: Job, claim_name: str) -> ClaimSource:
-        """Create a volume of the snapshot, and a PersistentVolume for the new claim.
+        """Return what a new claim names and needs; nothing is made."""
+        client = self._client(job)
+        found = self._restorable(client, job)
+        return VolumeRestore(self._api, client, job, self._now).source(found, claim_name)
+
+    @provider_errors()
+    def provision(self, job: Job, claim: Object) -> None:
+        """Create a volume of the snapshot, and the PersistentVolume that the claim names.
 
         Raises ProviderError while the volume is being created.
         """
+        metadata, name = claim["metadata"], claim["spec"].get("volumeName")
+        if self._api.get(PERSISTENT_VOLUMES, None, name or ""):
+            return  # an earlier call has completed
+        if name != volume_name(job, metadata["name"]):
+            message = (
+                f"PVC {metadata['name']} waits for PersistentVolume {name}, which is not made here"
+            )
+            raise ProviderError("VolumeNotBound", message)
+        self._api.require_live()  # a claim that is gone needs no volume
         client = self._client(job)
-        restore = VolumeRestore(self._api, client, job, claim_name, self._now)
-        if made := restore.existing():
-            return made
-        found = self._one(client, job.entry.handle)
+        found = self._restorable(client, job)
+        VolumeRestore(self._api, client, job, self._now).create(found, claim, self._cluster_id())
+
+    @provider_errors()
+    def remove_left_behind(
+        self, stream: DedupeStream, locations: Collection[CopyLocation]
+    ) -> LeftBehind:
+        """Delete the volumes that were made for claims that are gone, by their tags."""
+        snapshots = stream.spec.snapshots
+        regions = {each.region for each in locations}
+        regions.add(self._ec2.client(snapshots.ebs.region if snapshots else None).meta.region_name)
+        clients = [self._ec2.client(region) for region in sorted(filter(None, regions))]
+        return remove_left_volumes(self._api, clients, stream, self._cluster_id)
+
+    def _cluster_id(self) -> str:
+        """Return the id of this cluster. Raises ProviderError, KubernetesError."""
+        if self._cluster is None:
+            found = self._api.get(NAMESPACES, None, "kube-system")
+            if found is None:
+                message = "the cluster has no namespace kube-system, whose UID names it in tags"
+                raise ProviderError("ClusterUnknown", message)
+            self._cluster = str(found["metadata"]["uid"])
+        return self._cluster
+
+    def _restorable(self, client: "EC2Client", job: Job) -> "SnapshotTypeDef":
+        """Return the snapshot that a volume can be made from. Raises ProviderFailed."""
+        found = self._snapshots.one(client, job.entry.handle)
         if found is None:
-            raise _gone(job)
+            raise gone(job)
         if not ebs_tags.is_of_partition(job, found):
-            raise _not_ours(job)
-        if _is_archived(found):
+            raise not_ours(job)
+        if is_archived(found):
             message = f"snapshot {job.entry.handle} is in the archive: restore it from there first"
             raise ProviderFailed("SnapshotArchived", message)
-        return restore.create(found)
+        return found
 
     def _client(self, job: Job) -> "EC2Client":
-        return self._ec2.client(ebs_tags.settings(job).region)
+        return self._ec2.client(region_of(job))
 
     def _volume_id(self, job: Job) -> str:
         """Return EC2's id of the volume. Raises ProviderError, KubernetesError."""
@@ -188,103 +243,3 @@ class EbsProvider:
             )
             raise ProviderFailed("NotAnEbsVolume", message)
         return found
-
-    def _check_no_lost_answer(self, job: Job) -> None:
-        if self._requested_within(self._eventual_consistency_seconds, job):
-            message = "the answer of AWS to CreateSnapshot was lost, and the snapshot may not be listed yet"
-            raise ProviderError("AwsUnavailable", message)
-
-    def _may_not_be_shown_yet(self, job: Job) -> bool:
-        entry = job.entry
-        if entry.handle is None or entry.completed is not None:
-            return False
-        begun = entry.started is not None and self._now() - entry.started < _SHOWN_AFTER
-        return begun or self._requested_within(_SHOWN_AFTER.total_seconds(), job)
-
-    def _requested_within(self, seconds: float, job: Job) -> bool:
-        since = self._requested_at.get((job.snapshot_uid, job.partition))
-        return since is not None and self._clock() - since < seconds
-
-    def _create(self, job: Job, volume_id: str) -> str:
-        client = self._ec2.client_for_one_attempt(ebs_tags.settings(job).region)
-        stream = ebs_tags.stream_name(job)
-        key, now = (job.snapshot_uid, job.partition), self._clock()
-        # A copy of the items: other threads reconcile other streams meanwhile.
-        for earlier, at in list(self._requested_at.items()):
-            if now - at > _SHOWN_AFTER.total_seconds():
-                self._requested_at.pop(earlier, None)
-        self._requested_at[key] = now
-        description = f"dedupestream {stream}, partition {job.partition}: {job.snapshot}"
-        try:
-            made = client.create_snapshot(
-                VolumeId=volume_id,
-                Description=description[:_LONGEST_DESCRIPTION],
-                TagSpecifications=[
-                    {
-                        "ResourceType": "snapshot",
-                        "Tags": ebs_tags.as_list(ebs_tags.of_snapshot(job)),
-                    }
-                ],
-            )
-        except ClientError as error:
-            if not may_have_acted(error):
-                self._requested_at.pop(key, None)
-            if code_of(error) == "InvalidVolume.NotFound":
-                message = f"EBS volume {volume_id} is gone"
-                raise ProviderFailed("VolumeGone", message) from error
-            raise
-        log.info("EBS snapshot %s of %s/%s begun", made["SnapshotId"], stream, job.partition)
-        return made["SnapshotId"]
-
-    def _all(self, client: "EC2Client", job: Job) -> "list[SnapshotTypeDef]":
-        """Return the snapshots with the job's tags, oldest first.
-
-        There is more than one if the answer to a call was lost.
-        """
-        pages = client.get_paginator("describe_snapshots").paginate(
-            OwnerIds=["self"],
-            Filters=ebs_tags.snapshot_filters(job),
-            PaginationConfig={"PageSize": _PAGE},
-        )
-        found = [
-            each for page in pages for each in page["Snapshots"] if ebs_tags.is_ours(job, each)
-        ]
-        return sorted(found, key=lambda each: (each["StartTime"], each["SnapshotId"]))
-
-    def _one(self, client: "EC2Client", handle: str | None) -> "SnapshotTypeDef | None":
-        """Return the snapshot of an id; None if absent or in the recycle bin."""
-        if handle is None:
-            return None
-        try:
-            (found,) = client.describe_snapshots(SnapshotIds=[handle])["Snapshots"]
-        except ClientError as error:
-            if code_of(error) == _NOT_FOUND:
-                return None
-            raise
-        return None if found["State"] == "recoverable" else found
-
-    def _delete(self, client: "EC2Client", job: Job, snapshot_ids: list[str]) -> None:
-        for snapshot_id in snapshot_ids:
-            try:
-                client.delete_snapshot(SnapshotId=snapshot_id)
-            except ClientError as error:
-                if code_of(error) != _NOT_FOUND:
-                    raise
-            stream = ebs_tags.stream_name(job)
-            log.info("EBS snapshot %s of %s/%s deleted", snapshot_id, stream, job.partition)
-
-
-def _gone(job: Job) -> ProviderError:
-    message = f"EBS snapshot {job.entry.handle} is gone"
-    return ProviderFailed("SnapshotGone", message)
-
-
-def _not_ours(job: Job) -> ProviderError:
-    wanted = " and ".join(f"{k}={v}" for k, v in ebs_tags.of_partition(job).items())
-    message = f"EBS snapshot {job.entry.handle} does not have the tags {wanted}"
-    return ProviderFailed("SnapshotNotOurs", message)
-
-
-def _is_archived(found: "SnapshotTypeDef") -> bool:
-    # RestoreExpiryTime: the snapshot is restored from the archive until then.
-    return found.get("StorageTier") == "archive" and "RestoreExpiryTime" not in found

@@ -1,6 +1,7 @@
-"""Create an EBS volume of a snapshot in a usable zone, and its PV.
+"""Create an EBS volume of a snapshot in a usable zone, and its PV, for a claim that waits for it.
 
-The EBS provider calls it for a new claim.
+The EBS provider calls it. The claim is first: it names the PersistentVolume, whose name follows from the claim and the
+snapshot, so the API server has accepted its size before anything is made.
 """
 
 import json
@@ -59,31 +60,35 @@ class VolumeRestore:
         api: KubernetesApi,
         client: "EC2Client",
         job: Job,
-        claim_name: str,
         now: Callable[[], datetime],
     ) -> None:
         self._api = api
         self._client = client
         self._job = job
-        self._claim_name = claim_name
         self._now = now
-        metadata, size = job.stream.metadata, job.stream.spec.storage.size
-        # PersistentVolumes have no namespace: the name must belong to this claim and this snapshot only, and differ
-        # from that of before spec.storage.size was raised, whose volume would be too small for the claim.
-        of = f"{metadata.namespace}/{claim_name}/{metadata.uid}/{job.entry.handle}/{size}"
-        self._name = f"{claim_name}-{sha256(of.encode()).hexdigest()[:12]}"
 
-    def existing(self) -> ClaimSource | None:
-        """Return what an earlier call completed, if any. Raises KubernetesError."""
-        volume = self._api.get(PERSISTENT_VOLUMES, None, self._name)
-        return _source(volume) if volume else None
+    def source(self, snapshot: "SnapshotTypeDef", claim_name: str) -> ClaimSource:
+        """Return what a new claim names, and the size that it needs.
 
-    def create(self, snapshot: "SnapshotTypeDef") -> ClaimSource:
-        """Create the volume and its PersistentVolume.
-
-        Raises ProviderError, ClientError, BotoCoreError, KubernetesError.
+        Raises ProviderError if no volume of the snapshot could be attached now, KubernetesError.
         """
-        return _source(self._api.apply(self._persistent_volume(self._volume(snapshot))))
+        self._zone()
+        return ClaimSource(
+            claim_spec={
+                "volumeName": volume_name(self._job, claim_name),
+                "storageClassName": self._class_name(),
+            },
+            least_size=self._size(snapshot) * GIB,
+        )
+
+    def create(self, snapshot: "SnapshotTypeDef", claim: Object, cluster: str) -> None:
+        """Create the volume and the PersistentVolume that a claim waits for.
+
+        `cluster` is the id of this cluster. Raises ProviderError, ClientError, BotoCoreError, KubernetesError.
+        """
+        volume = self._created_before(snapshot, claim) or self._create(snapshot, claim, cluster)
+        self._check_created(volume, snapshot)
+        self._api.apply(self._persistent_volume(volume, claim))
 
     @cached_property
     def _relatives(self) -> list[Object]:
@@ -98,11 +103,12 @@ class VolumeRestore:
         found = (self._api.get(PERSISTENT_VOLUMES, None, name) for name in names)
         return [volume for volume in islice(found, _ASKED) if volume]
 
-    def _volume(self, snapshot: "SnapshotTypeDef") -> "VolumeTypeDef | VolumeResponseTypeDef":
-        """Return the volume once it can be attached; create it if it does not exist."""
-        volume = self._created_before(snapshot) or self._create(snapshot)
+    def _check_created(
+        self, volume: "VolumeTypeDef | VolumeResponseTypeDef", snapshot: "SnapshotTypeDef"
+    ) -> None:
+        """Raise ProviderError unless the volume can be attached."""
         if volume["State"] in {"available", "in-use"}:
-            return volume
+            return
         where = f"volume {volume['VolumeId']} of snapshot {snapshot['SnapshotId']}"
         if volume["State"] != "creating":
             raise ProviderFailed("VolumeFailed", f"{where} is in state {volume['State']}")
@@ -114,29 +120,31 @@ class VolumeRestore:
         )
         raise ProviderFailed("VolumeFailed", message)
 
-    def _created_before(self, snapshot: "SnapshotTypeDef") -> "VolumeTypeDef | None":
-        filters = ebs_tags.volume_filters(self._job, self._claim_name, snapshot["SnapshotId"])
+    def _created_before(self, snapshot: "SnapshotTypeDef", claim: Object) -> "VolumeTypeDef | None":
+        filters = ebs_tags.volume_filters(self._job, claim, snapshot["SnapshotId"])
         found = [
             each
             for each in self._client.describe_volumes(Filters=filters)["Volumes"]
             if ebs_tags.is_ours(self._job, each)
             and each["State"] not in {"deleting", "deleted"}
-            and each["Size"] >= self._size(snapshot)
+            and each["Size"] >= _claimed_size(snapshot, claim)
         ]
         return min(found, key=lambda each: (each["CreateTime"], each["VolumeId"]), default=None)
 
-    def _create(self, snapshot: "SnapshotTypeDef") -> "VolumeResponseTypeDef":
-        tags = ebs_tags.of_volume(self._job, self._claim_name)
+    def _create(
+        self, snapshot: "SnapshotTypeDef", claim: Object, cluster: str
+    ) -> "VolumeResponseTypeDef":
+        tags = ebs_tags.of_volume(self._job, claim, cluster)
         request: CreateVolumeRequestTypeDef = {
             "AvailabilityZone": self._zone(),
             "SnapshotId": snapshot["SnapshotId"],
-            "Size": self._size(snapshot),
+            "Size": _claimed_size(snapshot, claim),
             "TagSpecifications": [{"ResourceType": "volume", "Tags": ebs_tags.as_list(tags)}],
         }
-        self._add_class_parameters(request)
+        self._add_class_parameters(request, _class_of(claim))
         # The same request gets the same volume; a different one, for example in another zone, a new volume.
         request["ClientToken"] = sha256(
-            json.dumps([self._name, request], sort_keys=True).encode()
+            json.dumps([claim["spec"]["volumeName"], request], sort_keys=True).encode()
         ).hexdigest()
         try:
             volume = self._client.create_volume(**request)
@@ -145,7 +153,9 @@ class VolumeRestore:
                 message = f"EBS snapshot {snapshot['SnapshotId']} is gone"
                 raise ProviderFailed("SnapshotGone", message) from error
             raise
-        log.info("EBS volume %s created for claim %s", volume["VolumeId"], self._claim_name)
+        log.info(
+            "EBS volume %s created for claim %s", volume["VolumeId"], claim["metadata"]["name"]
+        )
         return volume
 
     def _size(self, snapshot: "SnapshotTypeDef") -> int:
@@ -166,6 +176,14 @@ class VolumeRestore:
         if not usable:
             message = f"no node is ready and has the label {ZONE}"
             raise ProviderError("ZoneUnknown", message)
+        region = self._client.meta.region_name
+        usable = [zone for zone in usable if zone.startswith(region)]
+        if not usable:
+            message = (
+                f"EBS snapshot {self._job.entry.handle} is in {region}, where no node is ready: copy it to the region "
+                "of the nodes, or restore from another snapshot"
+            )
+            raise ProviderFailed("SnapshotInOtherRegion", message)
         known = (zone for zone in map(ebs_volumes.zone, self._relatives) if zone in usable)
         return next(known, None) or usable[self._job.partition % len(usable)]
 
@@ -175,12 +193,11 @@ class VolumeRestore:
         theirs = (volume["spec"].get("storageClassName") for volume in self._relatives)
         return wanted or next(filter(None, theirs), "")
 
-    def _add_class_parameters(self, request: "CreateVolumeRequestTypeDef") -> None:
+    def _add_class_parameters(self, request: "CreateVolumeRequestTypeDef", name: str) -> None:
         """Add volume type, IOPS, throughput and key as the StorageClass sets them.
 
         Without a key, EC2 uses that of the snapshot.
         """
-        name = self._class_name()
         found = self._api.get(STORAGE_CLASSES, None, name) if name else None
         given: dict[str, str] = {}
         if found and found.get("provisioner") in {ebs_volumes.DRIVER, ebs_volumes.IN_TREE}:
@@ -199,7 +216,9 @@ class VolumeRestore:
             if given.get("kmskeyid"):
                 request["KmsKeyId"] = given["kmskeyid"]
 
-    def _persistent_volume(self, volume: "VolumeTypeDef | VolumeResponseTypeDef") -> Object:
+    def _persistent_volume(
+        self, volume: "VolumeTypeDef | VolumeResponseTypeDef", claim: Object
+    ) -> Object:
         metadata, storage = self._job.stream.metadata, self._job.stream.spec.storage
         csi: Object = {"driver": ebs_volumes.DRIVER, "volumeHandle": volume["VolumeId"]}
         if known := next(filter(None, map(ebs_volumes.file_system, self._relatives)), None):
@@ -213,7 +232,7 @@ class VolumeRestore:
             "apiVersion": "v1",
             "kind": PERSISTENT_VOLUMES.kind,
             "metadata": {
-                "name": self._name,
+                "name": claim["spec"]["volumeName"],
                 "labels": lasting_labels(metadata.name, self._job.partition),
                 # Without the last one the driver would not delete the volume with reclaimPolicy Delete.
                 "annotations": {
@@ -229,27 +248,37 @@ class VolumeRestore:
                     "apiVersion": CLAIMS.api_version,
                     "kind": CLAIMS.kind,
                     "namespace": metadata.namespace,
-                    "name": self._claim_name,
+                    "name": claim["metadata"]["name"],
+                    "uid": claim["metadata"]["uid"],
                 },
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
                 "persistentVolumeReclaimPolicy": (
                     "Delete" if storage.reclaim_policy is ReclaimPolicy.DELETE else "Retain"
                 ),
-                "storageClassName": self._class_name(),
+                "storageClassName": _class_of(claim),
                 "volumeMode": "Filesystem",
             },
         }
 
 
-def _source(volume: Object) -> ClaimSource:
-    spec = volume["spec"]
-    return ClaimSource(
-        claim_spec={
-            "volumeName": volume["metadata"]["name"],
-            "storageClassName": spec.get("storageClassName", ""),
-        },
-        least_size=parse_size(spec["capacity"]["storage"]),
-    )
+def volume_name(job: Job, claim_name: str) -> str:
+    """Return the name of the PersistentVolume of a copy for a claim.
+
+    PersistentVolumes have no namespace: it belongs to this claim and this snapshot only.
+    """
+    metadata = job.stream.metadata
+    of = f"{metadata.namespace}/{claim_name}/{metadata.uid}/{job.entry.handle}"
+    return f"{claim_name}-{sha256(of.encode()).hexdigest()[:12]}"
+
+
+def _claimed_size(snapshot: "SnapshotTypeDef", claim: Object) -> int:
+    """Return the size in GiB that a claim was granted, at least the snapshot's."""
+    requested = parse_size(claim["spec"]["resources"]["requests"]["storage"])
+    return max(snapshot["VolumeSize"], -(-requested // GIB))
+
+
+def _class_of(claim: Object) -> str:
+    return str(claim["spec"].get("storageClassName") or "")
 
 
 def _usable_zone(node: Object) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.snapshots import EbsSnapshots
-from dedupe_crds.spec.stream import GROUP
-from dedupe_operator.kubernetes.names import SNAPSHOT_UID
+from dedupe_crds.spec.stream import GROUP, DedupeStream
+from dedupe_operator.kubernetes.names import SNAPSHOT_UID, Object
 from dedupe_operator.snapshots.provider import Job
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     )
 
 CLAIM: Final = f"{GROUP}/claim"
+CLAIM_UID: Final = f"{GROUP}/claim-uid"
+CLUSTER: Final = f"{GROUP}/cluster"
+"""The UID of the cluster's namespace kube-system: clusters that share an account tell their volumes apart by it."""
 
 
 def settings(job: Job) -> EbsSnapshots:
@@ -44,11 +47,13 @@ def of_snapshot(job: Job) -> dict[str, str]:
     return name | settings(job).tags | known | _owner(job)
 
 
-def of_volume(job: Job, claim: str) -> dict[str, str]:
-    """Return all tags of a volume created for a claim."""
+def of_volume(job: Job, claim: Object, cluster: str) -> dict[str, str]:
+    """Return all tags of a volume created for a claim of a cluster."""
+    metadata = claim["metadata"]
     # The driver's IAM policy allows it to change and delete only volumes with this tag.
-    driver = {"Name": claim, "ebs.csi.aws.com/cluster": "true"}
-    return driver | settings(job).tags | _owner(job) | {CLAIM: _claim(job, claim)}
+    driver = {"Name": metadata["name"], "ebs.csi.aws.com/cluster": "true"}
+    ours = {CLAIM: _claim(claim), CLAIM_UID: metadata["uid"], CLUSTER: cluster}
+    return driver | settings(job).tags | _owner(job) | ours
 
 
 def snapshot_filters(job: Job) -> "list[FilterTypeDef]":
@@ -59,19 +64,31 @@ def snapshot_filters(job: Job) -> "list[FilterTypeDef]":
     ]
 
 
-def volume_filters(job: Job, claim: str, snapshot_id: str) -> "list[FilterTypeDef]":
+def volume_filters(job: Job, claim: Object, snapshot_id: str) -> "list[FilterTypeDef]":
     """Return the filters for the volumes of a snapshot that were created for a claim."""
     return [
-        {"Name": f"tag:{CLAIM}", "Values": [_claim(job, claim)]},
+        {"Name": f"tag:{CLAIM_UID}", "Values": [claim["metadata"]["uid"]]},
         {"Name": f"tag:{SNAPSHOT_UID}", "Values": [job.snapshot_uid]},
         {"Name": "snapshot-id", "Values": [snapshot_id]},
     ]
 
 
+def restored_filters(stream: DedupeStream) -> "list[FilterTypeDef]":
+    """Return the filters for all volumes of a stream that restores made."""
+    return [
+        {"Name": f"tag:{STREAM}", "Values": [stream.shown]},
+        {"Name": "tag-key", "Values": [CLAIM]},
+    ]
+
+
+def read(found: "SnapshotTypeDef | VolumeTypeDef") -> dict[str, str]:
+    """Return the tags of a snapshot or volume."""
+    return {tag.get("Key", ""): tag.get("Value", "") for tag in found.get("Tags", [])}
+
+
 def is_ours(job: Job, found: "SnapshotTypeDef | VolumeTypeDef") -> bool:
     """Return whether a snapshot or volume was created for this job."""
-    tags = {tag.get("Key"): tag.get("Value") for tag in found.get("Tags", [])}
-    return _owner(job).items() <= tags.items()
+    return _owner(job).items() <= read(found).items()
 
 
 def is_of_partition(job: Job, found: "SnapshotTypeDef") -> bool:
@@ -79,8 +96,7 @@ def is_of_partition(job: Job, found: "SnapshotTypeDef") -> bool:
 
     In a new cluster a DedupeSnapshot that is applied again has another UID.
     """
-    tags = {tag.get("Key"): tag.get("Value") for tag in found.get("Tags", [])}
-    return of_partition(job).items() <= tags.items()
+    return of_partition(job).items() <= read(found).items()
 
 
 def of_partition(job: Job) -> dict[str, str]:
@@ -98,8 +114,8 @@ def stream_name(job: Job) -> str:
     return job.stream.shown
 
 
-def _claim(job: Job, claim: str) -> str:
-    return f"{job.stream.metadata.namespace}/{claim}"
+def _claim(claim: Object) -> str:
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
 
 
 def _owner(job: Job) -> dict[str, str]:

@@ -251,7 +251,10 @@ class FakeCluster(KubernetesApi):
         if source and (source["kind"], source["name"]) not in self.objects:
             claim["status"] = {"phase": "Pending"}
             return
-        claim["spec"].setdefault("volumeName", f"pv-of-{name}")
+        wanted = claim["spec"].setdefault("volumeName", f"pv-of-{name}")
+        if wanted.startswith(f"{name}-") and ("PersistentVolume", wanted) not in self.objects:
+            claim["status"] = {"phase": "Pending"}  # the operator makes that volume
+            return
         claim["spec"].setdefault("storageClassName", "default")
         claim["status"] = {"phase": "Bound"}
 

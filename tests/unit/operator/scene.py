@@ -41,13 +41,17 @@ CHECKPOINT: Final = {
 class FakeWorkers(WorkerClient):
     """Workers whose answers a test gives; those of ready pods are well by themselves.
 
-    `answers` is what they say to a POST, by its path; `asked` is what they were asked.
+    `answers` is what they say to a POST, by its path, or a function of partition and body; `asked` is what they were
+    asked.
     """
 
     def __init__(self) -> None:
         self.say: dict[int, WorkerStatus] = {}
         self.routers_say: dict[int, RouterStatus] = {}
-        self.answers: dict[str, object] = {"/checkpoint": CHECKPOINT}
+        self.answers: dict[str, object] = {
+            "/checkpoint": CHECKPOINT,
+            "/snapshots/check": {"present": True},
+        }
         self.asked: list[tuple[int, str, Mapping[str, object]]] = []
 
     def statuses(self, pods: Mapping[int, Object]) -> dict[int, WorkerStatus | None]:
@@ -66,6 +70,8 @@ class FakeWorkers(WorkerClient):
             raise WorkerRefused("WorkerNotRunning", "the partition has no worker")
         self.asked.append((partition_of(pod) or 0, path, body))
         answer = self.answers[path]
+        if callable(answer):
+            answer = answer(partition_of(pod) or 0, body)
         if isinstance(answer, WorkerRefused):
             raise answer
         return answer

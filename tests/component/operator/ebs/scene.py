@@ -9,6 +9,7 @@ import boto3
 import pytest
 from moto.backends import get_backend
 
+from dedupe_crds.quantity import format_size
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.provider import EbsProvider
@@ -25,6 +26,7 @@ REGION: Final = "eu-central-1"
 ZONE: Final = "eu-central-1b"
 ACCOUNT: Final = "123456789012"
 SNAPSHOT_UID: Final = "7b0a2f5e-5f0b-4d0e-8c55-0d8f9e1b6a11"
+CLUSTER: Final = "uid-of-kube-system"
 _EVER: Final = 1_000_000
 
 
@@ -107,6 +109,7 @@ class AwsScene:
         self.proxy = proxy
         self.ec2 = boto3.client("ec2", endpoint_url=server)
         self.cluster = FakeCluster()
+        self.cluster.add({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": CLUSTER}})
         self.changes: dict[str, Any] = {
             "spec.snapshots": {"provider": "EBS"},
             "spec.store": {"window": {"maxBytes": "1Gi"}},
@@ -157,6 +160,22 @@ class AwsScene:
         now = datetime.now(UTC)
         known = {"phase": SnapshotPhase.COMPLETED, "completed": now, "handle": handle, **known}
         return self.job(partition, SNAPSHOT_UID, **known)
+
+    def claimed(self, job: Job, name: str) -> Object:
+        """The claim of a restore, as the operator makes it; one that exists stays."""
+        if found := self.cluster.objects.get(("PersistentVolumeClaim", name)):
+            return found
+        source = self.provider.source(job, name)
+        size = max(source.least_size, job.stream.spec.storage.size)
+        made = claim(name, partition=job.partition, phase="Pending", size=format_size(size))
+        made["spec"] |= source.claim_spec
+        return self.cluster.add(made)
+
+    def restored(self, job: Job, name: str = "orders-0-2") -> Object:
+        """The PersistentVolume that is made for a claim. Raises ProviderError."""
+        waiting = self.claimed(job, name)
+        self.provider.provision(job, waiting)
+        return self.cluster.one("PersistentVolume", waiting["spec"]["volumeName"])
 
     def kill_from(self, number: int, *, after_the_act: bool) -> None:
         """Let nothing get through from the call of this number on, that one with or without its act."""

@@ -27,7 +27,12 @@ def blocks(language: str) -> list[str]:
 
 def test_the_operators_policy_allows_what_it_calls_and_nothing_else(aws: AwsScene) -> None:
     job = aws.taken()
-    aws.provider.source(job, "orders-0-2")
+    aws.restored(job)
+    for kind in ("PersistentVolume", "PersistentVolumeClaim"):
+        for name in aws.cluster.names(kind):
+            if name.startswith("orders-0-2"):
+                aws.cluster.remove(kind, name)
+    assert aws.provider.remove_left_behind(job.stream, []).removed
     aws.provider.remove(job)
     called = {f"ec2:{one.action}" for one in aws.proxy.seen}
     policy, _ = (json.loads(block) for block in blocks("json"))
@@ -37,7 +42,7 @@ def test_the_operators_policy_allows_what_it_calls_and_nothing_else(aws: AwsScen
 
 
 def test_every_condition_of_the_policy_is_met_by_what_is_sent(aws: AwsScene) -> None:
-    aws.provider.source(aws.taken(), "orders-0-2")
+    aws.restored(aws.taken())
     sent = {one.action: set(one.form.values()) for one in aws.proxy.seen}
     policy, _ = (json.loads(block) for block in blocks("json"))
     prefix = "aws:RequestTag/"
@@ -84,9 +89,10 @@ def test_the_policy_can_be_limited_to_streams_by_what_it_makes_deletes_and_resto
         ("ec2:DeleteSnapshot", "snapshot/*"),
         ("ec2:CreateVolume", "snapshot/*"),
         ("ec2:CreateVolume", "volume/*"),
+        ("ec2:DeleteVolume", "volume/*"),
     }
     job = aws.taken()
-    aws.provider.source(job, "orders-0-2")
+    aws.restored(job)
     assert {tags_of(each)["dedupestream.io/stream"] for each in aws.snapshots()} == {"shop/orders"}
 
 

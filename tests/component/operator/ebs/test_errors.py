@@ -119,7 +119,7 @@ def test_a_call_that_may_be_repeated_gets_over_what_passes_and_tells_what_lasts(
         def look(claim: str = f"orders-0-{number}") -> bool:
             if call == "DescribeSnapshots":
                 return aws.provider.status(job).usable
-            return bool(aws.provider.source(job, claim))
+            return bool(aws.restored(job, claim))
 
         met(aws, call, case, look, times=3 if case.passes else 1)
         if case.passes:

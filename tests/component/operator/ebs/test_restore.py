@@ -12,8 +12,9 @@ from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.tags import as_list
-from dedupe_operator.snapshots.provider import ClaimSource, ProviderError
+from dedupe_operator.snapshots.provider import ProviderError
 from tests.component.operator.ebs.scene import (
+    CLUSTER,
     SNAPSHOT_UID,
     ZONE,
     AwsScene,
@@ -30,6 +31,8 @@ from tests.support.processes.faulty_proxy import answering, changing, cut_after_
 CLAIM = "orders-0-2"
 TAGS = {
     "dedupestream.io/claim": "shop/orders-0-2",
+    "dedupestream.io/claim-uid": "uid-of-orders-0-2",
+    "dedupestream.io/cluster": CLUSTER,
     "dedupestream.io/stream": "shop/orders",
     "dedupestream.io/partition": "0",
     "dedupestream.io/snapshot": "orders-1",
@@ -48,20 +51,16 @@ def gp3(**parameters: str) -> Object:
     }
 
 
-def made_for(aws: AwsScene, source: ClaimSource) -> Object:
-    """The PersistentVolume a source names."""
-    return aws.cluster.one("PersistentVolume", source.claim_spec["volumeName"])
-
-
 def test_a_volume_is_made_of_the_snapshot_and_bound_to_the_claim(aws: AwsScene) -> None:
     job = aws.taken()
     source = aws.provider.source(job, CLAIM)
+    assert aws.restored_volumes() == [], "the claim is first"
+    made = aws.restored(job)
     (volume,) = aws.restored_volumes()
     assert volume["SnapshotId"] == job.entry.handle
     assert (volume["AvailabilityZone"], volume["Size"]) == (ZONE, 20)
     assert (volume["VolumeType"], volume["Encrypted"]) == ("gp3", False)
     assert tags_of(volume) == {"Name": CLAIM, "ebs.csi.aws.com/cluster": "true", **TAGS}
-    made = made_for(aws, source)
     assert source.claim_spec == {
         "volumeName": made["metadata"]["name"],
         "storageClassName": "gp3",
@@ -79,6 +78,7 @@ def test_a_volume_is_made_of_the_snapshot_and_bound_to_the_claim(aws: AwsScene) 
             "kind": "PersistentVolumeClaim",
             "namespace": "shop",
             "name": CLAIM,
+            "uid": "uid-of-orders-0-2",
         },
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
         "persistentVolumeReclaimPolicy": "Retain",
@@ -89,34 +89,46 @@ def test_a_volume_is_made_of_the_snapshot_and_bound_to_the_claim(aws: AwsScene) 
 
 def test_asked_again_it_makes_nothing_more(aws: AwsScene) -> None:
     job = aws.taken()
-    source = aws.provider.source(job, CLAIM)
+    made = aws.restored(job)
     writes = len(aws.cluster.writes)
     aws.ec2.delete_snapshot(SnapshotId=str(job.entry.handle))
-    assert aws.provider.source(job, CLAIM) == source
-    assert aws.restarted().source(job, CLAIM) == source
+    assert aws.restored(job) == made
+    aws.restarted()
+    assert aws.restored(job) == made
     assert len(aws.cluster.writes) == writes
     assert len(aws.restored_volumes()) == 1
 
 
 def test_a_stream_that_grew_meanwhile_gets_a_volume_that_is_large_enough(aws: AwsScene) -> None:
     job = aws.taken()
-    small = aws.provider.source(job, CLAIM)
+    small = aws.restored(job)
     aws.changes["spec.storage"] = {"size": "30Gi"}
-    large = aws.provider.source(aws.job(handle=job.entry.handle), CLAIM)
-    assert (small.least_size, large.least_size) == (20 * GIB, 30 * GIB)
-    assert made_for(aws, small)["spec"]["capacity"]["storage"] == "20Gi"
-    assert made_for(aws, large)["spec"]["capacity"]["storage"] == "30Gi"
+    grown = aws.job(handle=job.entry.handle)
+    large = aws.restored(grown, "orders-0-3")
+    assert small["spec"]["capacity"]["storage"] == "20Gi"
+    assert large["spec"]["capacity"]["storage"] == "30Gi"
+
+
+def test_the_volume_is_as_large_as_the_claim_was_granted(aws: AwsScene) -> None:
+    """A user raises spec.storage.size after the claim was made, or a webhook has changed it."""
+    job = aws.taken()
+    aws.claimed(job, CLAIM)["spec"]["resources"]["requests"]["storage"] = "24.5Gi"
+    aws.changes["spec.storage"] = {"size": "30Gi"}
+    made = aws.restored(aws.job(handle=job.entry.handle))
+    assert made["spec"]["capacity"]["storage"] == "25Gi"
 
 
 def test_every_claim_and_every_snapshot_has_a_volume_of_its_own(aws: AwsScene) -> None:
     job = aws.taken()
     later = aws.job(uid="another", handle=aws.provider.start(aws.job(uid="another")))
-    sources = [
-        aws.provider.source(job, CLAIM),
-        aws.provider.source(job, "orders-0-3"),
-        aws.provider.source(later, CLAIM),
+    made = [
+        aws.restored(job, CLAIM),
+        aws.restored(job, "orders-0-3"),
+        aws.restored(later, "orders-0-4"),
     ]
-    assert len({made_for(aws, one)["spec"]["csi"]["volumeHandle"] for one in sources}) == 3
+    names = {aws.provider.source(each, CLAIM).claim_spec["volumeName"] for each in (job, later)}
+    assert len(names) == 2
+    assert len({one["spec"]["csi"]["volumeHandle"] for one in made}) == 3
     assert len(aws.restored_volumes()) == 3
 
 
@@ -126,10 +138,10 @@ def test_a_volume_that_is_being_made_is_waited_for(aws: AwsScene) -> None:
     aws.proxy.inject(calls("DescribeVolumes"), changing(_in_state("creating")), times=2)
     for _ in range(2):
         with pytest.raises(ProviderError) as raised:
-            aws.provider.source(job, CLAIM)
+            aws.restored(job)
         assert refusal(raised) == ("VolumeNotReady", False)
     assert aws.proxy.pending == 0
-    assert aws.provider.source(job, CLAIM)
+    assert aws.restored(job)
     assert len(aws.restored_volumes()) == 1
 
 
@@ -137,7 +149,7 @@ def test_a_volume_that_failed_moves_on_to_another_source(aws: AwsScene) -> None:
     job = aws.taken()
     aws.proxy.inject(calls("CreateVolume"), changing(_in_state("error")))
     with pytest.raises(ProviderError, match="state error") as raised:
-        aws.provider.source(job, CLAIM)
+        aws.restored(job)
     assert refusal(raised) == ("VolumeFailed", True)
 
 
@@ -146,14 +158,14 @@ def test_a_volume_that_was_never_made_is_not_waited_for_for_ever(aws: AwsScene) 
     job = aws.taken()
     aws.proxy.inject(calls("CreateVolume"), changing(_in_state("creating")))
     with pytest.raises(ProviderError):
-        aws.provider.source(job, CLAIM)
+        aws.restored(job)
     (announced,) = aws.restored_volumes()
     aws.ec2.delete_volume(VolumeId=announced["VolumeId"])
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     stale = changing(lambda body: _created_at(_in_state("creating")(body), an_hour_ago))
     aws.proxy.inject(calls("CreateVolume"), stale)
     with pytest.raises(ProviderError, match="KMS key") as raised:
-        aws.provider.source(job, CLAIM)
+        aws.restored(job)
     assert refusal(raised) == ("VolumeFailed", True)
 
 
@@ -161,12 +173,13 @@ def test_a_request_whose_answers_were_lost_is_repeated_as_the_same(aws: AwsScene
     job = aws.taken()
     aws.proxy.inject(calls("CreateVolume"), cut_after_the_act, times=3)
     with pytest.raises(ProviderError) as raised:
-        aws.provider.source(job, CLAIM)
+        aws.restored(job)
     assert refusal(raised) == ("AwsUnavailable", False)
     aws.proxy.inject(calls("DescribeVolumes"), changing(_with_none_in_it))
-    source = aws.restarted().source(job, CLAIM)
+    aws.restarted()
+    made = aws.restored(job)
     (volume,) = aws.restored_volumes()
-    assert made_for(aws, source)["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
+    assert made["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
 
 
 def test_an_operator_killed_at_any_call_of_a_restore_goes_on(
@@ -177,11 +190,13 @@ def test_an_operator_killed_at_any_call_of_a_restore_goes_on(
     for number, after_the_act in product(range(1, 4), (False, True)):
         claim = f"orders-0-{number}-{after_the_act}"
         aws.restarted()
+        aws.claimed(job, claim)
         aws.kill_from(number, after_the_act=after_the_act)
         with pytest.raises(ProviderError):
-            aws.provider.source(job, claim)
+            aws.restored(job, claim)
         aws.proxy.clear()
-        aws.restarted().source(job, claim)
+        aws.restarted()
+        aws.restored(job, claim)
         made = [one for one in aws.restored_volumes() if tags_of(one)["Name"] == claim]
         assert len(made) == 1, claim
 
@@ -197,11 +212,12 @@ def test_an_operator_killed_before_the_persistent_volume_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(aws.cluster, "apply", refuse)
         with pytest.raises(ProviderError) as raised:
-            aws.provider.source(job, CLAIM)
+            aws.restored(job)
     assert refusal(raised) == ("Forbidden", False)
-    source = aws.restarted().source(job, CLAIM)
+    aws.restarted()
+    made = aws.restored(job)
     (volume,) = aws.restored_volumes()
-    assert made_for(aws, source)["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
+    assert made["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
 
 
 def test_a_volume_with_other_tags_is_not_taken(aws: AwsScene) -> None:
@@ -209,7 +225,7 @@ def test_a_volume_with_other_tags_is_not_taken(aws: AwsScene) -> None:
     for name, value in (
         ("dedupestream.io/stream", "shop/others"),
         ("dedupestream.io/partition", "1"),
-        ("dedupestream.io/claim", "shop/orders-0-3"),
+        ("dedupestream.io/claim-uid", "of-a-claim-before"),
         ("dedupestream.io/snapshot-uid", "another"),
     ):
         aws.ec2.create_volume(
@@ -218,20 +234,21 @@ def test_a_volume_with_other_tags_is_not_taken(aws: AwsScene) -> None:
             TagSpecifications=[{"ResourceType": "volume", "Tags": as_list({**TAGS, name: value})}],
         )
     foreign = {one["VolumeId"] for one in aws.ec2.describe_volumes()["Volumes"]}
-    made = made_for(aws, aws.provider.source(job, CLAIM))
+    made = aws.restored(job)
     assert made["spec"]["csi"]["volumeHandle"] not in foreign
 
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_snapshot_that_is_gone_is_final(aws: AwsScene, *, seen: bool) -> None:
     job = aws.taken()
+    aws.claimed(job, CLAIM)
     if seen:  # it goes between two calls
         absent = answering(400, error("InvalidSnapshot.NotFound"))
         aws.proxy.inject(calls("CreateVolume"), absent)
     else:
         aws.ec2.delete_snapshot(SnapshotId=str(job.entry.handle))
     with pytest.raises(ProviderError) as raised:
-        aws.provider.source(job, CLAIM)
+        aws.restored(job)
     assert refusal(raised) == ("SnapshotGone", True)
     assert not aws.restored_volumes()
 
@@ -273,7 +290,7 @@ def test_the_volume_is_where_a_ready_node_can_attach_it(
 ) -> None:
     job = aws.taken()
     change(aws)
-    made = made_for(aws, aws.provider.source(aws.job(0, handle=job.entry.handle), CLAIM))
+    made = aws.restored(aws.job(0, handle=job.entry.handle))
     assert aws.restored_volumes()[0]["AvailabilityZone"] == zone
     (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert term["matchExpressions"][0]["values"] == [zone]
@@ -284,7 +301,7 @@ def test_partitions_that_lost_everything_are_spread_over_the_zones(aws: AwsScene
     _all_volumes_are_gone(aws)
     for job in jobs:
         gone = aws.job(job.partition, handle=job.entry.handle)
-        aws.provider.source(gone, f"orders-{job.partition}-2")
+        aws.restored(gone, f"orders-{job.partition}-2")
     zones = {one["AvailabilityZone"] for one in aws.restored_volumes()}
     assert zones == {"eu-central-1a", ZONE}
 
@@ -303,9 +320,9 @@ def test_a_volume_keeps_the_zone_it_was_begun_in(aws: AwsScene) -> None:
     job = aws.taken()
     aws.proxy.inject(calls("CreateVolume"), changing(_in_state("creating")))
     with pytest.raises(ProviderError):
-        aws.provider.source(job, CLAIM)
+        aws.restored(job)
     _the_zone_has_no_ready_node(aws)
-    made = made_for(aws, aws.provider.source(job, CLAIM))
+    made = aws.restored(job)
     (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert term["matchExpressions"][0]["values"] == [ZONE]
     assert len(aws.restored_volumes()) == 1
@@ -323,8 +340,8 @@ def test_the_volume_holds_what_the_snapshot_the_stream_and_the_old_claim_need(
     old = aws.cluster.one("PersistentVolumeClaim", "orders-0-1")
     old["spec"]["resources"]["requests"]["storage"] = claimed
     aws.changes["spec.storage"] = {"size": wanted}
-    source = aws.provider.source(aws.job(handle=job.entry.handle), CLAIM)
-    assert made_for(aws, source)["spec"]["capacity"]["storage"] == f"{made}Gi"
+    made_of = aws.job(handle=job.entry.handle)
+    assert aws.restored(made_of)["spec"]["capacity"]["storage"] == f"{made}Gi"
     assert aws.restored_volumes()[0]["Size"] == made
 
 
@@ -344,7 +361,7 @@ def test_the_volume_is_as_the_storage_class_says(aws: AwsScene) -> None:
     ]
     for number, (parameters, _) in enumerate(cases):
         aws.cluster.add(gp3(**parameters))
-        aws.provider.source(job, f"orders-0-{number + 2}")
+        aws.restored(job, f"orders-0-{number + 2}")
     speaking = ("VolumeType", "Iops", "Throughput", "Encrypted", "KmsKeyId")
     requests = [one.form for one in aws.proxy.seen if one.action == "CreateVolume"]
     found = [{name: form[name] for name in speaking if name in form} for form in requests]
@@ -353,7 +370,7 @@ def test_the_volume_is_as_the_storage_class_says(aws: AwsScene) -> None:
 
 def test_the_parameters_of_another_driver_are_not_for_ebs(aws: AwsScene) -> None:
     aws.cluster.add({**gp3(type="Premium_LRS"), "provisioner": "disk.csi.azure.com"})
-    aws.provider.source(aws.taken(), CLAIM)
+    aws.restored(aws.taken())
     assert aws.restored_volumes()[0]["VolumeType"] == "gp3"
 
 
@@ -369,16 +386,16 @@ def test_claim_and_volume_are_of_the_same_class(
     for partition in range(2):
         volume = aws.cluster.one("PersistentVolume", f"pv-of-orders-{partition}-1")
         volume["spec"]["storageClassName"] = theirs
-    source = aws.provider.source(aws.taken(), CLAIM)
-    assert source.claim_spec["storageClassName"] == found
-    assert made_for(aws, source)["spec"]["storageClassName"] == found
+    job = aws.taken()
+    assert aws.claimed(job, CLAIM)["spec"]["storageClassName"] == found
+    assert aws.restored(job)["spec"]["storageClassName"] == found
 
 
 def test_a_stream_whose_volumes_go_with_it_has_the_driver_delete_this_one_too(
     aws: AwsScene,
 ) -> None:
     aws.changes["spec.storage"] |= {"reclaimPolicy": "Delete"}
-    made = made_for(aws, aws.provider.source(aws.taken(), CLAIM))
+    made = aws.restored(aws.taken())
     assert made["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
     # Without it the driver's provisioner leaves the volume alone.
     provisioner = made["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"]
@@ -424,4 +441,4 @@ def test_a_snapshot_object_that_was_applied_again_is_restored_from(aws: AwsScene
     handle = aws.taken().entry.handle
     job = aws.job(uid="uid-in-a-new-cluster", handle=handle, phase=SnapshotPhase.COMPLETED)
     assert aws.provider.exists(job)
-    assert aws.provider.source(job, CLAIM).claim_spec["volumeName"]
+    assert aws.restored(job)

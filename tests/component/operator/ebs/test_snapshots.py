@@ -221,7 +221,7 @@ def test_one_in_the_archive_can_not_be_restored_from_until_it_is_brought_back(
     aws.ec2.modify_snapshot_tier(SnapshotId=handle, StorageTier="archive")
     assert not aws.provider.exists(job)
     with pytest.raises(ProviderError) as raised:
-        aws.provider.source(job, "orders-0-2")
+        aws.restored(job)
     assert refusal(raised) == ("SnapshotArchived", True)
     aws.ec2.restore_snapshot_tier(SnapshotId=handle, TemporaryRestoreDays=1)
     assert aws.provider.exists(job)

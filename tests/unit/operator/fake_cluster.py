@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi, ReadLive
@@ -26,6 +26,7 @@ from tests.unit.operator.objects import NAMESPACE, NODE, NOW, STREAM, node, raw_
 
 T = TypeVar("T")
 Address = tuple[str, str]
+CLUSTER_UID: Final = "uid-of-kube-system"
 _LIST_KEYS = ("name", "uid", "type", "partition", "containerPort", "mountPath", "topologyKey")
 
 
@@ -62,6 +63,7 @@ class FakeCluster(KubernetesApi):
         self._applied: dict[tuple[str, str, str], Object] = {}
         self._number = itertools.count(1)
         self.add(node())
+        self.add({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": CLUSTER_UID}})
 
     def add_stream(self, changes: dict[str, Any] | None = None) -> None:
         """What a user applies; its status stays, and its generation goes up with a change of spec."""

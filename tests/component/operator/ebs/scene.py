@@ -26,7 +26,6 @@ REGION: Final = "eu-central-1"
 ZONE: Final = "eu-central-1b"
 ACCOUNT: Final = "123456789012"
 SNAPSHOT_UID: Final = "7b0a2f5e-5f0b-4d0e-8c55-0d8f9e1b6a11"
-CLUSTER: Final = "uid-of-kube-system"
 _EVER: Final = 1_000_000
 
 
@@ -109,7 +108,6 @@ class AwsScene:
         self.proxy = proxy
         self.ec2 = boto3.client("ec2", endpoint_url=server)
         self.cluster = FakeCluster()
-        self.cluster.add({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": CLUSTER}})
         self.changes: dict[str, Any] = {
             "spec.snapshots": {"provider": "EBS"},
             "spec.store": {"window": {"maxBytes": "1Gi"}},

@@ -14,7 +14,6 @@ from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.tags import as_list
 from dedupe_operator.snapshots.provider import ProviderError
 from tests.component.operator.ebs.scene import (
-    CLUSTER,
     SNAPSHOT_UID,
     ZONE,
     AwsScene,
@@ -27,12 +26,13 @@ from tests.component.operator.ebs.scene import (
 )
 from tests.support.kubernetes_schemas.schemas import MINORS, errors
 from tests.support.processes.faulty_proxy import answering, changing, cut_after_the_act
+from tests.unit.operator.fake_cluster import CLUSTER_UID
 
 CLAIM = "orders-0-2"
 TAGS = {
     "dedupestream.io/claim": "shop/orders-0-2",
     "dedupestream.io/claim-uid": "uid-of-orders-0-2",
-    "dedupestream.io/cluster": CLUSTER,
+    "dedupestream.io/cluster": CLUSTER_UID,
     "dedupestream.io/stream": "shop/orders",
     "dedupestream.io/partition": "0",
     "dedupestream.io/snapshot": "orders-1",

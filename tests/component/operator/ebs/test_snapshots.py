@@ -15,10 +15,12 @@ from dedupe_operator.snapshots.ebs.client import Ec2
 from dedupe_operator.snapshots.ebs.tags import as_list
 from dedupe_operator.snapshots.provider import CopyStatus, Job, Provider, ProviderError
 from tests.component.operator.ebs.scene import (
+    REGION,
     SNAPSHOT_UID,
     AwsScene,
     calls,
     error,
+    node,
     refusal,
     tags_of,
 )
@@ -393,3 +395,28 @@ def test_a_strangers_volume_that_a_claim_names_is_not_copied(
         aws.provider.start(aws.job())
     assert refusal(raised) == ("VolumeNotBound", False)
     assert aws.snapshots() == []
+
+
+def test_a_snapshot_is_found_and_deleted_in_its_region_after_the_stream_has_another(
+    aws: AwsScene,
+) -> None:
+    job = aws.taken()
+    location = aws.provider.location(job)
+    assert location.region == REGION
+    aws.changes["spec.snapshots"] |= {"ebs": {"region": "us-west-2"}}
+    unrecorded = aws.job(handle=job.entry.handle)
+    recorded = aws.job(handle=job.entry.handle, location=location)
+    assert (aws.provider.exists(unrecorded), aws.provider.exists(recorded)) == (False, True)
+    aws.provider.remove(unrecorded)
+    assert aws.snapshot_ids() == [job.entry.handle]
+    aws.provider.remove(recorded)
+    assert aws.snapshot_ids() == []
+
+
+def test_a_snapshot_in_a_region_without_nodes_is_not_restored_from(aws: AwsScene) -> None:
+    job = aws.taken()
+    for number in range(2):
+        aws.cluster.add(node(f"node-{number}", "us-west-2a"))
+    with pytest.raises(ProviderError, match="is in eu-central-1, where no node") as raised:
+        aws.provider.source(job, "orders-0-2")
+    assert refusal(raised) == ("SnapshotInOtherRegion", True)

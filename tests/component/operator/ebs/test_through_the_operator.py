@@ -2,6 +2,7 @@
 
 import pytest
 
+from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from tests.component.operator.ebs.scene import ZONE, AwsScene, bound_volume, node, tags_of
 from tests.unit.operator.scene import Scene
@@ -124,3 +125,40 @@ def test_an_operator_killed_at_any_call_comes_to_the_same_end(
     stream.restart_operator()
     stream.rest()
     assert_restored(stream, aws)
+
+
+def test_a_claim_that_a_quota_refuses_leaves_nothing_behind(stream: Scene, aws: AwsScene) -> None:
+    stream.add_snapshot("s")
+    stream.rest()
+    quota = "exceeded quota: small, requested: requests.storage=20Gi, used: 0, limited: 10Gi"
+    stream.cluster.fails[CLAIM, "orders-0-2"] = KubernetesError("QuotaExceeded", quota)
+    lose_volume(stream)
+    for _ in range(4):
+        stream.look()
+        stream.cluster.settle()
+    assert aws.restored_volumes() == []
+    assert stream.cluster.condition("Degraded")["reason"] == "QuotaExceeded"
+    stream.cluster.fails.clear()
+    stream.rest()
+    assert_restored(stream, aws)
+
+
+def test_a_volume_whose_claim_was_deleted_meanwhile_is_removed(
+    stream: Scene, aws: AwsScene
+) -> None:
+    stream.add_snapshot("s")
+    stream.rest()
+    lose_volume(stream)
+    stream.look()
+    claim = stream.cluster.one(CLAIM, "orders-0-2")
+    quota = KubernetesError("Forbidden", "may not create persistentvolumes")
+    stream.cluster.fails["PersistentVolume", claim["spec"]["volumeName"]] = quota
+    stream.look()
+    (made,) = aws.restored_volumes()
+    stream.cluster.remove(CLAIM, "orders-0-2")
+    stream.restart_operator()
+    stream.rest()
+    (volume,) = aws.restored_volumes()
+    assert volume["VolumeId"] != made["VolumeId"]
+    assert "LeftVolumeRemoved" in stream.cluster.told
+    assert stream.mounted_claim("orders-0") == "orders-0-3"

@@ -411,6 +411,11 @@ def children(name: str) -> list[Object]:
     return [with_wanted_hash(each) for each in (*shared, *partition)]
 
 
+_CLAIM: Final = {
+    "metadata": {"namespace": "shop", "name": "orders-7-1", "uid": "uid-of-orders-7-1"}
+}
+
+
 def snapshots() -> dict[str, Any]:
     """Build what the operator writes for a snapshot: objects, annotations and tags."""
     cluster = FakeCluster()
@@ -432,7 +437,7 @@ def snapshots() -> dict[str, Any]:
             window=timedelta(days=8),
             bytes=12_345,
         ),
-        claim={"metadata": {"name": "orders-7-1"}},
+        claim=_CLAIM,
     )
     handle = CsiProvider(cluster).start(job)
     SnapshotWriter(cluster, namespace).create_scheduled(job.stream, "nightly")
@@ -440,7 +445,7 @@ def snapshots() -> dict[str, Any]:
         "volumeSnapshot": _as_created(cluster.one("VolumeSnapshot", handle)),
         "dedupeSnapshot": _as_created(cluster.one("DedupeSnapshot", "nightly")),
         "ebsSnapshotTags": of_snapshot(job),
-        "ebsVolumeTags": of_volume(job, "orders-7-1"),
+        "ebsVolumeTags": of_volume(job, _CLAIM, "uid-of-kube-system"),
         "entry": job.entry.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
 

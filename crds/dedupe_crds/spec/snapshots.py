@@ -12,16 +12,6 @@ from dedupe_crds.quantity import MIB, ByteSize, Duration
 from dedupe_crds.rules import duration_between, matching, rule, size_between
 from dedupe_crds.spec.topics import SecretRef
 
-Region = Annotated[str, Field(min_length=1, max_length=64)]
-KeyPrefix = Annotated[
-    str,
-    Field(max_length=512),
-    matching(
-        "([0-9A-Za-z!_.*'()-]+(/[0-9A-Za-z!_.*'()-]+)*)?",
-        "must be a path without '/' at its ends",
-    ),
-]
-
 
 class SnapshotProvider(StrEnum):
     """Provider of the snapshots."""
@@ -42,7 +32,7 @@ class CsiSnapshots(Model):
 class EbsSnapshots(Model):
     """Amazon EBS snapshots, with the credentials of the operator's environment (IRSA)."""
 
-    region: Region | None = Field(
+    region: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None, description="AWS region. Default: that of the operator's environment."
     )
     tags: Annotated[dict[str, str], Field(max_length=40)] = Field(
@@ -62,8 +52,15 @@ class S3Snapshots(Model):
     """Files in a bucket with the S3 API, written and read by the workers."""
 
     bucket: BucketName = Field(description="Name of the bucket. It must exist.")
-    prefix: KeyPrefix = Field(default="", description="Prefix of all object keys in the bucket.")
-    region: Region | None = Field(
+    prefix: Annotated[
+        str,
+        Field(max_length=512),
+        matching(
+            "([0-9A-Za-z!_.*'()-]+(/[0-9A-Za-z!_.*'()-]+)*)?",
+            "must be a path without '/' at its ends",
+        ),
+    ] = Field(default="", description="Prefix of all object keys in the bucket.")
+    region: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None,
         description="Region of the bucket. Default: that of the workers' environment.",
     )

@@ -3,26 +3,29 @@
 A DedupeSnapshot records it ahead of the copy; a restore from a bucket has it in the stream's status.
 """
 
+from typing import Annotated
+
 from pydantic import Field
 
 from dedupe_crds.base import Model
-from dedupe_crds.names import BucketName, EndpointUrl
-from dedupe_crds.spec.snapshots import KeyPrefix, Region, S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
+
+_Text = Annotated[str, Field(max_length=2048)]
 
 
 class CopyLocation(Model):
     """Location of a copy, without credentials: those are the stream's."""
 
-    region: Region | None = Field(
+    region: _Text | None = Field(
         default=None, description="AWS region. Default: that of the workers' environment."
     )
-    bucket: BucketName | None = Field(
+    bucket: _Text | None = Field(
         default=None, description="Name of the bucket, with provider: S3."
     )
-    prefix: KeyPrefix | None = Field(
+    prefix: _Text | None = Field(
         default=None, description="Prefix of all object keys in the bucket."
     )
-    endpoint: EndpointUrl | None = Field(
+    endpoint: _Text | None = Field(
         default=None, description="URL of a service other than Amazon S3."
     )
 

@@ -13,6 +13,9 @@ OTHER: Final = "orders-eu"
 """Another stream, whose name begins as that of the simulated one."""
 
 
+VOLUME_OF_OTHERS: Final = "volume-of-others"
+
+
 def add_bystanders(cluster: SimCluster) -> dict[Address, Object]:
     """Add a class of volumes, and the objects of others; return these."""
     storage_class: Object = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
@@ -38,6 +41,6 @@ def add_bystanders(cluster: SimCluster) -> dict[Address, Object]:
             "labels": stream_labels(STREAM),
         },
     }
-    others = (group, theirs, unlabelled, snapshot, attachment("volume-of-others"))
+    others = (group, theirs, unlabelled, snapshot, attachment(VOLUME_OF_OTHERS))
     kept = [cluster.put(each) for each in others]
     return {(each["kind"], each["metadata"]["name"]): each for each in kept}

@@ -4,6 +4,7 @@ StatefulSets, scheduler, volume binder, snapshot controller, attacher, kubelets,
 """
 
 import json
+import re
 from datetime import datetime, timedelta
 from hashlib import sha256
 from random import Random
@@ -20,7 +21,10 @@ from dedupe_operator.kubernetes.resources import (
     STATEFUL_SETS,
     VOLUME_SNAPSHOTS,
 )
+from dedupe_operator.resources import config_map
+from tests.operator_simulation.bystanders import VOLUME_OF_OTHERS
 from tests.operator_simulation.cluster import SimCluster, claims_of
+from tests.operator_simulation.ec2 import IN_ZONE, SimEc2
 from tests.operator_simulation.stores import Copy, Matter, Process, Volume
 from tests.unit.operator.objects import NAMESPACE, attachment, node
 
@@ -36,14 +40,22 @@ class Controllers:
     `dark` are nodes without power, `cut_off` those without network, each since when. `bad_images` can't be pulled.
     """
 
-    def __init__(self, cluster: SimCluster, matter: Matter) -> None:
+    def __init__(self, cluster: SimCluster, matter: Matter, ec2: SimEc2 | None = None) -> None:
         self._cluster = cluster
+        self._ec2 = ec2
         self._matter = matter
         self.dark: dict[str, datetime] = {}
         self.cut_off: dict[str, datetime] = {}
         self.bad_images: set[str] = set()
         for name in NODE_NAMES:
-            cluster.put(node(name))
+            self.add_node(name)
+
+    def add_node(self, name: str) -> None:
+        """Add a node, with a zone if volumes have one."""
+        made = node(name, since=self._cluster.now)
+        made["metadata"]["labels"] = IN_ZONE if self._ec2 else {}
+        made["spec"] = {}
+        self._cluster.put(made)
 
     def act(self, random: Random, slow: float) -> None:
         """Do a round; each controller is too slow for it with this probability."""
@@ -75,6 +87,8 @@ class Controllers:
             if claim["metadata"].get("deletionTimestamp") and name not in mounted:
                 cluster.remove(CLAIMS.kind, name)
         claims = {one["metadata"]["uid"] for one in cluster.of_kind(CLAIMS.kind)}
+        if self._ec2:
+            self._ec2.collect()
         for name, volume in list(self._matter.volumes.items()):
             if volume.claim_uid not in claims:
                 del self._matter.volumes[name]
@@ -170,6 +184,8 @@ class Controllers:
                 volume = self._matter.volumes.get(claim["spec"]["volumeName"])
                 if volume and parse_size(volume.capacity) < parse_size(wanted["storage"]):
                     volume.capacity = wanted["storage"]
+                if volume is None and self._ec2:
+                    self._bind_named(claim, self._ec2)
                 continue
             store = None
             if source := claim["spec"].get("dataSource"):
@@ -183,8 +199,17 @@ class Controllers:
             uid = claim["metadata"]["uid"]
             volume_name = f"{_VOLUME}{uid}"
             self._matter.volumes[volume_name] = Volume(uid, wanted["storage"], store)
+            if self._ec2:
+                self._ec2.provision(claim, volume_name)
             spec = {"storageClassName": "default", **claim["spec"], "volumeName": volume_name}
             self._cluster.change(CLAIMS.kind, name, spec=spec, status={"phase": "Bound"})
+
+    def _bind_named(self, claim: Object, ec2: SimEc2) -> None:
+        """Bind a claim that names its volume, once that is there."""
+        phase = claim.get("status", {}).get("phase")
+        wanted = "Bound" if phase == "Bound" or ec2.bind(claim) else "Pending"
+        if wanted != phase:
+            self._cluster.change(CLAIMS.kind, claim["metadata"]["name"], status={"phase": wanted})
 
     def _copy_volumes(self) -> None:
         cluster, copies = self._cluster, self._matter.copies
@@ -217,7 +242,7 @@ class Controllers:
         for live in cluster.of_kind(ATTACHMENTS.kind):
             volume = live["spec"]["source"]["persistentVolumeName"]
             where = live["spec"]["nodeName"]
-            if not volume.startswith(_VOLUME):
+            if volume == VOLUME_OF_OTHERS:
                 continue
             if wanted.get(volume) == where and not live["metadata"].get("deletionTimestamp"):
                 continue
@@ -278,15 +303,25 @@ class Controllers:
             return  # its predecessor on this node is still to be ended
         partition = partition_of(pod) or 0
         options = dict(each.partition("=")[::2] for each in its["args"])
-        restore_from = options.get("--restore-from")
-        failed = self._matter.start_store(self._matter.volumes[volume], partition, restore_from)
+        bucket, snapshot = self._bucket_of(pod), options.get("--restore-from")
+        source = (_restore_bucket(its) or bucket, snapshot) if snapshot else None
+        failed = self._matter.start_store(self._matter.volumes[volume], partition, source)
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         self._matter.processes[uid] = Process(
-            name, where, partition, volume, download_failed=failed
+            *(name, where, partition, volume, self._cluster.now),
+            bucket=bucket,
+            download_failed=failed,
         )
         running = {"running": {"startedAt": self._cluster.now.isoformat()}}
         container = {"name": its["name"], "image": its["image"], "state": running}
         self._set_ready(pod, ready=False, podIP="10.0.0.1", containerStatuses=[container])
+
+    def _bucket_of(self, pod: Object) -> str:
+        """Return the bucket in the manifest that a pod mounts."""
+        config = self._cluster.objects.get(("ConfigMap", config_map.mounted(pod) or ""), {})
+        manifest = str(config.get("data", {}).get(config_map.MANIFEST_KEY))
+        found = re.search(r"^ +bucket: (\S+)$", manifest, re.MULTILINE)
+        return found[1] if found else ""
 
     def _end_lost_processes(self) -> None:
         """End the processes of nodes without power, and those whose volume was taken away."""
@@ -302,3 +337,10 @@ class Controllers:
             lost = pod["metadata"]["uid"] not in self._matter.processes
             if lost and is_ready(pod) and not self.is_out(pod["spec"].get("nodeName", "")):
                 self._set_ready(pod, ready=False)
+
+
+def _restore_bucket(container: Object) -> str:
+    """Return the bucket that a container's snapshot is in, if not in that of its manifest."""
+    variables = {each["name"]: each["value"] for each in container.get("env", ())}
+    location = json.loads(variables.get("DEDUPE_WORKER_RESTORE_LOCATION", "{}"))
+    return str(location.get("bucket", ""))

@@ -75,8 +75,12 @@ def _bare(one: Object) -> object:
 
 
 def _template(spec: Object) -> Object:
+    # Where a store came from differs between histories.
     containers = [
-        {**each, "args": [arg for arg in each["args"] if "--restore-from" not in arg]}
+        {
+            **{key: value for key, value in each.items() if key != "env"},
+            "args": [arg for arg in each["args"] if "--restore-from" not in arg],
+        }
         for each in spec["containers"]
     ]
     return {**spec, "containers": containers}

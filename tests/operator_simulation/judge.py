@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from dedupe_crds.annotations import PARTITION, STREAM
+from dedupe_crds.spec.stream import GROUP
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import (
     ATTACHMENTS,
@@ -23,12 +24,14 @@ from dedupe_operator.kubernetes.resources import (
     VOLUME_SNAPSHOTS,
 )
 from tests.operator_simulation.cluster import SimCluster, claims_of, recorded_partitions
+from tests.operator_simulation.ec2 import SimEc2
 from tests.operator_simulation.stores import Copy, Matter
 from tests.unit.operator import objects
 from tests.unit.operator.fake_cluster import Address
 
 NODE_PATIENCE: Final = timedelta(seconds=60)
 """The simulated streams' spec.failover.nodeNotReadyAfter, its default."""
+SNAPSHOT_TAG: Final = f"{GROUP}/snapshot"
 _REVISION: Final = "controller-revision-hash"
 _MAY_DELETE: Final = {
     PARTITIONS.kind,
@@ -51,6 +54,12 @@ class Judge:
         self.changed_ready: set[str] = set()
         self.abandoned: set[str] = set()
         self.excused = False
+        self.ec2: SimEc2 | None = None
+
+    def tell(self, kind: str, text: str) -> None:
+        """Add a defect that an old view does not excuse."""
+        if not self.excused:
+            self.add(kind, text)
 
     def begin_pass(self, *, excused: bool) -> None:
         """Begin a pass. `excused`: it may read old views, so some rules can't hold."""
@@ -174,7 +183,8 @@ class Judge:
         if recorded.get("persistentVolumeClaim") != name:
             self.add("unrecorded", f"{name} is created, and the status has {recorded}")
         low = self.matter.kafka.lows.get(partition, 0)
-        if partition in self.asked_for or not low or after["spec"].get("dataSource"):
+        copied = after["spec"].get("dataSource") or after["spec"].get("volumeName")
+        if partition in self.asked_for or not low or copied:
             return
         recorded = recorded.get("restore", {})
         if recorded.get("source") == "Checkpoint":
@@ -199,7 +209,9 @@ class Judge:
             if snapshot["metadata"].get("deletionTimestamp") or entry.get("phase") != "Completed":
                 continue
             found = self._live().objects.get((VOLUME_SNAPSHOTS.kind, entry.get("handle", "")))
-            copy = self.matter.bucket.get((partition, name))
+            copy = self._in_bucket(partition, name)
+            if self.ec2:
+                copy = self.ec2.copy_of(entry.get("handle", ""))
             if found is not None:
                 copy = self.matter.copies.get(found["metadata"]["uid"])
             if copy and copy.ready and copy.store.oldest < low <= entry.get("outputPosition", 0):
@@ -223,6 +235,8 @@ class Judge:
                 mounted[claim] = live["metadata"]["name"]
         self._judge_copies()
         self._judge_groups()
+        for volume in self.ec2.left() if self.ec2 else ():
+            self.add("left", f"volume {volume} of a restore")
 
     def _judge_groups(self) -> None:
         """Judge that each partition is recorded once, and that the stream counts its groups."""
@@ -258,11 +272,45 @@ class Judge:
                     ours
                     and entry["phase"] == "Completed"
                     and snapshot["status"]["provider"] == "S3"
-                ) and (entry["partition"], name) not in self.matter.bucket:
+                ) and self._in_bucket(entry["partition"], name) is None:
                     self.add("lost copy", f"{name} of partition {entry['partition']}")
-        for partition, name in self.matter.bucket:
+        named = {
+            entry.get("handle")
+            for each in snapshots.values()
+            for entry in each.get("status", {}).get("partitions", ())
+        }
+        for handle, made in (self.ec2.snapshots if self.ec2 else {}).items():
+            name = next(each["Value"] for each in made["Tags"] if each["Key"] == SNAPSHOT_TAG)
+            if handle not in named and name not in self.abandoned:
+                self.add("orphan", f"EBS snapshot {handle} of {name}")
+        for bucket, partition, name in self.matter.buckets:
             if name not in snapshots and name not in self.abandoned:
-                self.add("orphan", f"copy {name} of partition {partition} in the bucket")
+                self.add("orphan", f"copy {name} of partition {partition} in bucket {bucket}")
+
+    def _in_bucket(self, partition: int, name: str) -> Copy | None:
+        """Return a snapshot's copy, in whichever bucket it lies that may be read."""
+        readable = (
+            copy
+            for (bucket, *of), copy in self.matter.buckets.items()
+            if of == [partition, name] and bucket not in self.matter.denied
+        )
+        return next(readable, None)
+
+    def vain_copies(self, status: Object) -> list[str]:
+        """Return the copies that a status counts on, but whose worker can't read them."""
+        bound = {each.partition: each for each in self.matter.processes.values() if each.ready}
+        found = []
+        for entry in status.get("partitions", ()):
+            partition, name = entry["partition"], entry.get("lastSnapshot", {}).get("name")
+            snapshot = self._live().objects.get((SNAPSHOTS.kind, name), {})
+            process = bound.get(partition)
+            if process is None or snapshot.get("status", {}).get("provider") != "S3":
+                continue
+            since = max(self.matter.denied.values(), default=process.started)
+            # Its credentials are checked again when a worker starts.
+            if process.started >= since and self._in_bucket(partition, name) is None:
+                found.append(f"{name} of partition {partition}")
+        return found
 
     def judge_deletion(self, kept: Mapping[str, str]) -> None:
         """Judge the claims after a stream was deleted: `kept` by name with their volumes."""

@@ -44,6 +44,15 @@ _REFUSALS: Final = 0.4
 _GROUPS_REFUSED: Final = 0.15
 """The probability of a time in which the API server refuses the objects of groups."""
 
+BUCKETS: Final = ("b-1", "b-2")
+"""Buckets that a user chooses."""
+
+_MOVES: Final = 0.7
+"""The probability that a stream with a bucket gets another one."""
+
+_ON_EBS: Final = 0.4
+"""The probability that copies of volumes are those of Amazon EBS."""
+
 _STORIES: Final = 0.2
 """The probability of a volume that is lost when only a copy has its oldest ids."""
 
@@ -112,12 +121,19 @@ def generate(seed: int) -> Schedule:
             steps.append(Step(step.rounds, "fault", fault, random.choice((0, 0, 1, 1, 2, 3, 5, 8))))
             step = replace(step, rounds=0)
         steps.append(step)
+    partitions, provider = random.randint(1, 3), random.choice(("CSI", "CSI", "S3", ""))
+    if provider == "CSI" and Random(f"ebs {seed}").random() < _ON_EBS:
+        provider = "EBS"
+    steps = _with_refusals(seed, steps)
     return Schedule(
         seed=seed,
-        partitions=random.randint(1, 3),
-        provider=random.choice(("CSI", "CSI", "S3", "")),
+        partitions=partitions,
+        provider=provider,
         slow=random.choice((0.0, 0.2, 0.5)),
-        steps=(*_with_groups_refused(seed, _with_refusals(seed, steps)), *_story(seed)),
+        steps=(
+            *_with_groups_refused(seed, _with_moves(seed, steps) if provider == "S3" else steps),
+            *_story(seed),
+        ),
     )
 
 
@@ -158,6 +174,38 @@ def _with_groups_refused(seed: int, steps: list[Step]) -> list[Step]:
     ]
     end = Step(random.choice((2, 6, 14)), "permit")
     return [*steps[:first], *begin, end, *steps[first:]]
+
+
+def _with_moves(seed: int, steps: list[Step]) -> list[Step]:
+    """Add moves to another bucket, and times in which the workers may not use one."""
+    random = Random(f"moves {seed}")
+    if random.random() >= _MOVES:
+        return steps
+    steps = list(steps)
+    makers = (
+        lambda: [Step(2, "snapshot", number=random.randrange(3)), Step(0, "settle")],
+        lambda: [_step(random, "bucket", random.choice(BUCKETS))],
+        lambda: [_step(random, "deny", random.choice(BUCKETS))],
+        lambda: [_step(random, "allow", random.choice(BUCKETS))],
+        lambda: [_step(random, "delete-snapshot", number=random.randrange(3))],
+        lambda: [_step(random, "delete-claim", number=_partition(random))],
+    )
+    for make in random.choices(makers, k=random.randint(2, 6)):
+        at = random.randint(0, len(steps))
+        steps[at:at] = make()
+    if random.random() < _MOVES / 2:
+        copy = random.randrange(3)
+        moved = [
+            Step(0, "snapshot", number=copy),
+            Step(0, "settle"),
+            Step(0, "deny" if random.random() < 0.5 else "settle", BUCKETS[0]),
+            Step(0, "bucket", BUCKETS[1]),
+            Step(0, "settle"),
+            Step(14, random.choice(("delete-snapshot", "delete-claim")), number=copy),
+            Step(14, "settle"),
+        ]
+        steps += moved
+    return steps
 
 
 def _story(seed: int) -> list[Step]:

@@ -39,12 +39,17 @@ class Volume:
 
 @dataclass(slots=True)
 class Process:
-    """A worker's process. It may outlive its pod on a node that is cut off."""
+    """A worker's process. It may outlive its pod on a node that is cut off.
+
+    `bucket` is that of the manifest that it read at its start.
+    """
 
     pod: str
     node: str
     partition: int
     volume: str
+    started: datetime
+    bucket: str = ""
     ready: bool = False
     download_failed: str | None = None
 
@@ -78,24 +83,34 @@ def no_answer() -> BrokerUnavailable:
 
 @dataclass
 class Matter:
-    """All volumes, copies and processes; keys are names of volumes, or UIDs of objects."""
+    """All volumes, copies and processes; keys are names of volumes, or UIDs of objects.
+
+    `buckets` are keyed by bucket, partition and snapshot; `denied` are those that the workers may not use, since when.
+    """
 
     kafka: SimKafka
     volumes: dict[str, Volume] = field(default_factory=dict)
     attached: dict[str, str] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     copies: dict[str, Copy] = field(default_factory=dict)
-    bucket: dict[tuple[int, str], Copy] = field(default_factory=dict)
+    buckets: dict[tuple[str, int, str], Copy] = field(default_factory=dict)
+    denied: dict[str, datetime] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
 
-    def start_store(self, volume: Volume, partition: int, restore_from: str | None) -> str | None:
-        """Open a volume's store, or fill it; return why that failed, None if it did not."""
+    def start_store(
+        self, volume: Volume, partition: int, restore_from: tuple[str, str] | None
+    ) -> str | None:
+        """Open a volume's store, or fill it; return why that failed, None if it did not.
+
+        `restore_from` are a bucket and the snapshot in it.
+        """
         low, end = self.kafka.lows.get(partition, 0), self.kafka.ends.setdefault(partition, 0)
         store = volume.store
         if store is None and restore_from is not None:
-            copy = self.bucket.get((partition, restore_from))
-            if copy is None:
-                return f"{restore_from} is not in the bucket"
+            bucket, name = restore_from
+            copy = self.buckets.get((bucket, partition, name))
+            if copy is None or bucket in self.denied:
+                return f"{name} is not in bucket {bucket}"
             store = copy.store
         if store is None or store.end < low:
             store = Store(partition, low, end)
@@ -138,19 +153,26 @@ class SimWorkers(WorkerClient):
         assert store is not None
         if path == "/checkpoint":
             return _checkpoint(store, self.now)
+        location = body.get("location", {"bucket": process.bucket})
+        assert isinstance(location, dict)
+        bucket = str(location["bucket"])
+        if bucket in self._matter.denied:
+            raise WorkerRefused("BucketRefused", f"simulated: no access to {bucket}")
         if path == "/snapshots":
-            return self._upload(partition, str(body["name"]), store)
+            return self._upload(bucket, partition, str(body["name"]), store)
+        if path == "/snapshots/check":
+            return {"present": (bucket, partition, body["name"]) in self._matter.buckets}
         assert path == "/snapshots/delete", path
         names = body["names"]
         assert isinstance(names, list)
         for name in names:
-            self._matter.bucket.pop((partition, name), None)
+            self._matter.buckets.pop((bucket, partition, name), None)
         return {}
 
-    def _upload(self, partition: int, name: str, store: Store) -> object:
-        copy = self._matter.bucket.get((partition, name))
+    def _upload(self, bucket: str, partition: int, name: str, store: Store) -> object:
+        copy = self._matter.buckets.get((bucket, partition, name))
         if copy is None:
-            copy = self._matter.bucket[partition, name] = Copy(store, self.now)
+            copy = self._matter.buckets[bucket, partition, name] = Copy(store, self.now)
         elif copy.made < self.now:
             copy.ready = True
         return {

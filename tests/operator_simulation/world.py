@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -36,13 +36,14 @@ from dedupe_operator.kubernetes.resources import (
 from tests.operator_simulation.bystanders import add_bystanders
 from tests.operator_simulation.cluster import Lease, SimCluster, recorded_partitions
 from tests.operator_simulation.controllers import Controllers
+from tests.operator_simulation.ec2 import SimEc2
 from tests.operator_simulation.end_state import end_state
 from tests.operator_simulation.judge import Judge, is_ours
 from tests.operator_simulation.schedule import Schedule, Step
 from tests.operator_simulation.stores import Matter, SimKafka, SimWorkers, no_answer
 from tests.unit.operator.fake_cluster import Killed
 from tests.unit.operator.inline import FakeClock, kafka_parts
-from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, UID, node, raw_stream
+from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, UID, raw_stream
 
 GROUP_SIZES: Final = (1, 1, 2, 100)
 """Partitions of a group by release; with the last one no stream has groups."""
@@ -51,7 +52,9 @@ _KEY: Final = Key(NAMESPACE, STREAM)
 _MOST_ROUNDS: Final = 60
 _PATIENT_PASSES: Final = 8
 _QUIET_SECONDS: Final = 130  # longer than any wait of the operator
+_LEFT_SECONDS: Final = 660  # as rarely the operator looks for volumes that are left behind
 _PROVIDERS: Final[dict[str, Any]] = {
+    "EBS": {"provider": "EBS", "keep": 1, "schedule": "*/5 * * * *", "deadline": "120s"},
     "CSI": {"provider": "CSI", "keep": 1, "schedule": "*/5 * * * *", "deadline": "120s"},
     "S3": {
         "provider": "S3",
@@ -93,7 +96,10 @@ class World:
         self.judge = Judge(self.matter)
         self.cluster = SimCluster(schedule.seed, self.clock, self.judge)
         self.judge.cluster = self.cluster
-        self.controllers = Controllers(self.cluster, self.matter)
+        self.ec2 = SimEc2(self.cluster, self.matter, self.judge.tell)
+        ec2 = self.ec2 if schedule.provider == "EBS" else None
+        self.controllers = Controllers(self.cluster, self.matter, ec2)
+        self.judge.ec2 = ec2
         self.controllers.bad_images.add(BAD_IMAGE)
         cut_off = self.controllers.cut_off
         self.workers = SimWorkers(self.matter, cut_off)
@@ -107,19 +113,12 @@ class World:
         self._slow = schedule.slow
         self._stale_passes = 0
         self._requests = 0
-        self._blind = self._idle = self._held = 0
+        self._blind = self._idle = self._held = self._vain = 0
         self.log: list[str] = []
 
     def run(self) -> Outcome:
         """Run the whole history."""
-        with ExitStack() as stack:
-            stack.enter_context(patch("dedupe_operator.kafka_asks.Cluster", self.kafka))
-            stack.enter_context(
-                patch.object(groups, "GROUP_SIZE", self._releases.choice(GROUP_SIZES))
-            )
-            stack.enter_context(
-                patch("dedupe_operator.resources.admin_secret.secrets.token_urlsafe", _token)
-            )
+        with self.entered(self._releases.choice(GROUP_SIZES)):
             bystanders = add_bystanders(self.cluster)
             self.start_operator()
             self.apply_stream()
@@ -130,6 +129,10 @@ class World:
                 self.say(f"** {step}")
                 self._take(step)
             self._come_to_rest()
+            if self.judge.ec2:
+                self._advance(_LEFT_SECONDS)
+                for _ in range(3):
+                    self.round()
             self.judge.judge_rest(bystanders)
             self.forget_metrics()
         text = "\n".join(self.log)
@@ -141,6 +144,18 @@ class World:
             struck=tuple(self.cluster.struck),
         )
 
+    @contextmanager
+    def entered(self, group_size: int) -> Iterator[None]:
+        """Let the operator meet this world's Kafka and EC2 within the block, and have groups of this size."""
+        token = "dedupe_operator.resources.admin_secret.secrets.token_urlsafe"  # noqa: S105 (its name)
+        with (
+            patch("dedupe_operator.kafka_asks.Cluster", self.kafka),
+            patch("dedupe_operator.snapshots.ebs.provider.Ec2", lambda **_: self.ec2),
+            patch.object(groups, "GROUP_SIZE", group_size),
+            patch(token, _token),
+        ):
+            yield
+
     def say(self, line: str) -> None:
         """Add a line to the history."""
         self.log.append(line)
@@ -151,7 +166,7 @@ class World:
 
     def start_operator(self) -> None:
         """Start a process, which has the Lease."""
-        self._blind = self._idle = self._held = 0
+        self._blind = self._idle = self._held = self._vain = 0
         self.cluster.lease = Lease(self.clock)
         self.reconciler = Reconciler(
             *(self.cluster, RELEASE, self.workers, *kafka_parts(self.clock)),
@@ -193,6 +208,11 @@ class World:
         absent = self.controllers.dark or self.controllers.cut_off or self.matter.silent
         absent = absent or self.changes.get("spec.worker.image") == BAD_IMAGE
         hindered = bool(hindered or absent or self.changes.get("spec.suspend"))
+        vain = [] if hindered or self.is_deleted else self.judge.vain_copies(status)
+        self._vain = self._vain + 1 if vain else 0
+        if self._vain > _PATIENT_PASSES:
+            self.judge.add("vain", f"copies {vain} count as usable")
+        hindered = bool(hindered or self.matter.denied)
         self._held = self._held + 1 if dying and not hindered else 0
         if self._held > _PATIENT_PASSES:
             self.judge.add("held", f"snapshots {dying}, though only {cluster.refused} is refused")
@@ -308,6 +328,10 @@ class World:
             self.matter.silent.add(number)
         elif what in {"kafka-out", "kafka-back"}:
             self.kafka.fails = no_answer() if what == "kafka-out" else None
+        elif what == "deny":
+            self.matter.denied.setdefault(to, self.cluster.now)
+        elif what == "allow":
+            self.matter.denied.pop(to, None)
         elif what == "expire":
             self.kafka.lows[number] = self.kafka.ends.get(number, 0)
         else:
@@ -326,8 +350,11 @@ class World:
             "policy": ("spec.storage.reclaimPolicy", step.to),
             "tune": ("spec.store.window.maxAge", f"{step.number}d"),
         }
+        snapshots = self.changes.get("spec.snapshots") or {}
+        if step.what == "bucket" and "s3" in snapshots:
+            changes["bucket"] = ("spec.snapshots", {**snapshots, "s3": {"bucket": step.to}})
         if step.what not in changes:
-            return False
+            return step.what == "bucket"
         path, value = changes[step.what]
         self.changes[path] = value
         if not self.is_deleted:
@@ -398,7 +425,7 @@ class World:
         self.controllers.dark.pop(name, None)
         self.controllers.cut_off.pop(name, None)
         if (NODES.kind, name) not in self.cluster.objects:
-            self.cluster.put(node(name, since=self.cluster.now))
+            self.controllers.add_node(name)
 
     def _status(self) -> Object:
         found: Object = self.cluster.objects.get((STREAMS.kind, STREAM), {}).get("status", {})
@@ -419,6 +446,7 @@ class World:
             self._bring_back(name)
         self.kafka.fails = None
         self.matter.silent.clear()
+        self.matter.denied.clear()
         self._slow = 0.0
         if self.is_deleted:
             for _ in range(12):
@@ -464,15 +492,11 @@ class World:
 @lru_cache(maxsize=256)
 def undisturbed(partitions: int, changes: str) -> dict[str, object]:
     """Return the end state of a stream that is created by these changes and left alone."""
-    calm = Schedule(seed=0, partitions=partitions, provider="", slow=0.0, steps=())
+    provider = json.loads(changes).get("spec.snapshots", {}).get("provider", "")
+    calm = Schedule(seed=0, partitions=partitions, provider=provider, slow=0.0, steps=())
     world = World(calm)
     world.changes = json.loads(changes)
-    with ExitStack() as stack:
-        stack.enter_context(patch("dedupe_operator.kafka_asks.Cluster", world.kafka))
-        stack.enter_context(patch.object(groups, "GROUP_SIZE", 1))
-        stack.enter_context(
-            patch("dedupe_operator.resources.admin_secret.secrets.token_urlsafe", _token)
-        )
+    with world.entered(1):
         world.kafka.ends = dict.fromkeys(range(partitions), 0)
         world.start_operator()
         world.apply_stream()

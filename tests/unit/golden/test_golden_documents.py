@@ -70,6 +70,13 @@ NEWER: Final = {
 """Settings of clients that are newer than the file, by the one that they follow: of producers the first one."""
 
 
+TAGS: Final = {
+    "dedupestream.io/claim-uid": "uid-of-orders-7-1",
+    "dedupestream.io/cluster": "uid-of-kube-system",
+}
+"""Tags that volumes of restores have since."""
+
+
 def as_it_is_now(before: Any) -> Any:  # noqa: ANN401 (JSON)
     """Return golden objects with the metadata that is newer than the file, of those that outlive their stream."""
     if isinstance(before, list):
@@ -88,11 +95,9 @@ def as_it_is_now(before: Any) -> Any:  # noqa: ANN401 (JSON)
         image = before["spec"]["template"]["spec"]["containers"][0]["image"]
         release = {"annotations": {"dedupestream.io/release": RELEASES[image]}}
         return with_wanted_hash({**before, "metadata": {**unhashed(before), **release}})
-    if "dedupestream.io/claim" in before:  # tags of a volume
-        newer = {"dedupestream.io/claim-uid": "uid-of-orders-7-1"}
-        return {**before, **newer, "dedupestream.io/cluster": "uid-of-kube-system"}
     if before.get("kind") not in {"DedupeSnapshot", "PersistentVolumeClaim", "VolumeSnapshot"}:
-        return {name: as_it_is_now(each) for name, each in before.items()}
+        newer = TAGS if "dedupestream.io/claim" in before else {}
+        return {**{name: as_it_is_now(each) for name, each in before.items()}, **newer}
     metadata = before["metadata"]
     served = {"dedupestream.io/served-partitions": "8"}
     annotations = {

@@ -6,9 +6,10 @@ from uuid import uuid4
 import pytest
 
 from dedupe_crds.status.snapshot import SnapshotPhase
-from dedupe_crds.status.stream import ConditionStatus
+from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.copied import copied_stream
-from tests.e2e.support.s3_server import S3Server
+from tests.e2e.support.restores import ask_for_restore, wait_until_on_another_volume
+from tests.e2e.support.s3_server import BUCKET, S3Server
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import (
     SNAPSHOTS,
@@ -18,6 +19,7 @@ from tests.e2e.support.snapshots import (
     uid_of,
 )
 from tests.e2e.support.stream import ClusterStream
+from tests.e2e.support.volumes import claim_of
 from tests.faults.seed import SEED
 from tests.support.patience import wait_for
 from tests.support.traffic.traffic import retries
@@ -162,3 +164,81 @@ def test_the_second_copy_in_a_bucket_uploads_what_is_new_and_a_deleted_one_leave
     left = bucket.objects()
     assert first.handle not in left
     assert {second.handle, "somebody/elses"} <= set(left)
+
+
+def test_a_copy_is_restored_from_and_deleted_where_it_lies_after_the_bucket_has_changed(
+    place: Scene, bucket: S3Server
+) -> None:
+    stream = copied_stream(place, "moved", bucket=bucket, s3={"prefix": "first"})
+    stream.apply()
+    stream.wait_until_ready()
+    stream.send(retries(SEED, COUNT))
+    stream.wait_until_passed()
+    snapshots, client = Snapshots(stream), bucket.client()
+    old, new = f"{stream.name}-old", f"{stream.name}-new"
+    other = f"other-{uuid4().hex[:8]}"
+    before = snapshots.make(old).partitions[0]
+    client.create_bucket(Bucket=other)
+    _move(stream, bucket=other, prefix="second/place")
+    after = snapshots.make(new).partitions[0]
+
+    places = [
+        (each.location.bucket, each.location.prefix)
+        for each in (before, after)
+        if each.location is not None
+    ]
+    assert places == [(BUCKET, "first"), (other, "second/place")]
+    assert before.handle in bucket.objects()
+    assert after.handle in _objects(bucket, other)
+
+    # Its claim is another one, and its worker reads the former bucket.
+    claim = claim_of(stream, 0)
+    restore = ask_for_restore(stream, "from-the-former-bucket", 0, old)
+    assert (restore.source, restore.name) == (RestoreSource.CHECKPOINT, old)
+    wait_until_on_another_volume(stream, 0, claim)
+    assert stream.starts() == ["Tail"]
+    stream.send(retries(SEED, COUNT))
+    stream.wait_until_passed()
+    stream.judged()
+
+    # Where the settings point now there is no copy of that name; it is deleted where it lies.
+    snapshots.delete(old)
+    assert before.handle not in bucket.objects()
+    assert after.handle in _objects(bucket, other)
+
+    # A bucket that is gone: its copy is not counted on, said by name, and not forgotten.
+    _remove_bucket(bucket, other)
+    _move(stream, bucket=BUCKET, prefix="third")
+    told = stream.wait_for_condition(
+        "SnapshotsHealthy", ConditionStatus.FALSE, reason="CopiesNotReadable"
+    )
+    assert new in told.message
+    assert "BucketRefused" in told.message
+    refused = ask_for_restore(stream, "from-nowhere", 0, new).refused
+    assert "can't be read" in refused[0]
+    stream.kubectl("delete", SNAPSHOTS, new, "--wait=false")
+    stream.wait_for_condition("SnapshotsHealthy", ConditionStatus.FALSE, reason="CopiesNotDeleted")
+    assert stream.kubectl.find(SNAPSHOTS, new) is not None
+    client.create_bucket(Bucket=other)
+    stream.wait_until(lambda: stream.kubectl.find(SNAPSHOTS, new) is None, "the object is gone")
+
+
+def _move(stream: ClusterStream, **s3: str) -> None:
+    """Let the stream's user choose another place, and wait until all workers have it."""
+    generation = stream.get()["metadata"]["generation"]
+    stream.patch(snapshots={"s3": s3})
+    stream.wait_until(
+        lambda: stream.status().observed_generation > generation, "the operator has seen the change"
+    )
+    stream.wait_until_rolled_out()
+
+
+def _objects(server: S3Server, bucket: str) -> list[str]:
+    listed = server.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+    return [each["Key"] for each in listed]
+
+
+def _remove_bucket(server: S3Server, bucket: str) -> None:
+    for key in _objects(server, bucket):
+        server.client().delete_object(Bucket=bucket, Key=key)
+    server.client().delete_bucket(Bucket=bucket)

@@ -9,6 +9,7 @@ from random import Random
 
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import DigestCache
@@ -102,10 +103,14 @@ class Scene:
             on_progress=lambda *figures: self.sent.append(figures),
         )
 
-    def restore(self, name: str) -> Download:
+    def restore(self, name: str, location: CopyLocation | None = None) -> Download:
         """Return a restore of a snapshot to `target`, yet to be run."""
         config = WorkerConfig(
-            stream=self.stream, partition=PARTITION, state=self.target, properties={}
+            stream=self.stream,
+            partition=PARTITION,
+            state=self.target,
+            properties={},
+            restore_location=location,
         )
         self.target.root.mkdir(exist_ok=True)
         self.worker_state = WorkerState(self.stream, PARTITION)

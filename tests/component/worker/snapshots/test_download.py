@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.worker import DownloadPhase
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.errors import BucketUnavailable, DiskFull, RestoreFailed
@@ -328,3 +329,12 @@ def test_a_stop_before_its_end_puts_nothing_in_place(stored: Scene) -> None:
     stop.set()
     stored.restore("a").run(stop)
     assert_not_begun(stored)
+
+
+def test_a_snapshot_is_restored_from_where_it_lies(stored: Scene) -> None:
+    location = CopyLocation.of(stored.s3)
+    stored.fields["bucket"] = "another-bucket"
+    with pytest.raises(RestoreFailed, match="NoSuchBucket"):
+        stored.restore("a").run(Event())
+    stored.restore("a", location).run(Event())
+    assert stored.target.recorded(IDENTITY.stream, IDENTITY.partition) == IDENTITY

@@ -1,6 +1,6 @@
 """Snapshots over HTTP: one at a time, the same answer to the same question, and nothing in each other's way."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -24,7 +24,14 @@ from dedupe_worker.store.checkpoint import CheckpointRecord
 from tests.support.patience import HANG_SECONDS, wait_for
 from tests.support.processes.faulty_proxy import Answer, Forward, Request
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
-from tests.support.snapshots.buckets import ACCESS_DENIED, ALWAYS, SECRET, TestBucket, is_content
+from tests.support.snapshots.buckets import (
+    ACCESS_DENIED,
+    ALWAYS,
+    REGION,
+    SECRET,
+    TestBucket,
+    is_content,
+)
 from tests.support.snapshots.scene import FOLDER, IDENTITY, PARTITION, Scene
 from tests.unit.crds.manifests import MINIMAL
 from tests.unit.worker.stores import random_ids, remember
@@ -292,6 +299,69 @@ def test_snapshots_can_be_deleted(worker: Worker) -> None:
     wait_for(accepted, "it is accepted")
     assert deletion[-1].json == {"deleted": ["a", "b"], "objects": 0, "bytes": 0}
     assert worker.post("/snapshots/check", name="a").json["present"] is False
+
+
+OTHER: Mapping[str, object] = {"prefix": "other/place", "region": REGION}
+
+
+def elsewhere(worker: Worker) -> dict[str, object]:
+    """Another location than that of the manifest, in the same bucket."""
+    s3 = worker.scene.s3
+    return {**OTHER, "bucket": s3.bucket, "endpoint": s3.endpoint}
+
+
+def test_a_snapshot_is_made_read_and_deleted_where_the_request_says(worker: Worker) -> None:
+    location, manifest = elsewhere(worker), f"{FOLDER}/snapshots/a.json"
+    worker.post("/snapshots", name="a", location=location)
+    done = worker.wait_until(UploadPhase.COMPLETED)
+    assert done.handle == f"other/place/{manifest}"
+    assert all(key.startswith("other/place/") for key in worker.scene.bucket.objects())
+    present = [
+        worker.post("/snapshots/check", name="a", **where).json["present"]
+        for where in ({}, {"location": location})
+    ]
+    assert present == [False, True]
+    for where in ({}, {"location": location}):
+        assert f"other/place/{manifest}" in worker.scene.bucket.objects()
+        wait_for(
+            lambda where=where: (
+                worker.post("/snapshots/delete", names=["a"], **where).status  # type: ignore[misc]
+                == falcon.HTTP_200
+            ),
+            "it is accepted",
+        )
+    assert f"other/place/{manifest}" not in worker.scene.bucket.objects()
+
+
+def test_a_snapshot_of_that_name_elsewhere_is_another_one(worker: Worker) -> None:
+    worker.post("/snapshots", name="a")
+    worker.wait_until(UploadPhase.COMPLETED)
+
+    def begun() -> bool:
+        answer = worker.post("/snapshots", name="a", location=elsewhere(worker))
+        return bool(answer.json.get("phase") == "Running")
+
+    wait_for(begun, "it is not taken for the one before")
+    worker.wait_until(UploadPhase.COMPLETED)
+    assert len([key for key in worker.scene.bucket.objects() if key.endswith("/a.json")]) == 2
+
+
+def test_a_deleted_snapshot_is_made_again_under_its_name(worker: Worker) -> None:
+    for _ in range(2):
+        wait_for(
+            lambda: worker.post("/snapshots", name="a").json.get("phase") == "Running", "begun"
+        )
+        worker.wait_until(UploadPhase.COMPLETED)
+        assert worker.post("/snapshots/check", name="a").json["present"]
+        wait_for(
+            lambda: worker.post("/snapshots/delete", names=["a"]).status == falcon.HTTP_200,
+            "it is deleted",
+        )
+
+
+def test_a_location_of_another_form_is_refused(worker: Worker) -> None:
+    answer = worker.post("/snapshots/check", name="a", location={"secretKey": "no"})
+    assert (answer.status, answer.json["title"]) == (falcon.HTTP_400, "BadRequest")
 
 
 def test_a_bucket_that_refuses_is_named(worker: Worker) -> None:

@@ -125,15 +125,16 @@ def generate(seed: int) -> Schedule:
     if provider == "CSI" and Random(f"ebs {seed}").random() < _ON_EBS:
         provider = "EBS"
     steps = _with_refusals(seed, steps)
+    if provider == "S3":
+        steps = _with_moves(seed, steps)
+    if provider == "EBS":
+        steps = [*steps, *_refused_restore(seed)]
     return Schedule(
         seed=seed,
         partitions=partitions,
         provider=provider,
         slow=random.choice((0.0, 0.2, 0.5)),
-        steps=(
-            *_with_groups_refused(seed, _with_moves(seed, steps) if provider == "S3" else steps),
-            *_story(seed),
-        ),
+        steps=(*_with_groups_refused(seed, steps), *_story(seed)),
     )
 
 
@@ -206,6 +207,23 @@ def _with_moves(seed: int, steps: list[Step]) -> list[Step]:
         ]
         steps += moved
     return steps
+
+
+def _refused_restore(seed: int) -> list[Step]:
+    """Return a restore whose claim, or whose PersistentVolume, is refused; or nothing."""
+    random = Random(f"refused restore {seed}")
+    partition, refused = random.randrange(2), random.choice(("PersistentVolume", REFUSED[1]))
+    if random.random() >= _REFUSALS:
+        return []
+    return [
+        Step(0, "snapshot", number=random.randrange(3)),
+        Step(0, "settle"),
+        Step(0, "refuse", refused),
+        Step(0, "delete-claim", number=partition),
+        Step(random.choice((2, 6)), random.choice(("delete-claim", "evict")), number=partition),
+        Step(random.choice((2, 6)), "delete-claim", number=partition),
+        Step(random.choice((2, 14)), "permit"),
+    ]
 
 
 def _story(seed: int) -> list[Step]:

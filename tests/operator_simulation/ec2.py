@@ -35,7 +35,7 @@ class SimEc2:
     volumes: dict[str, _Ec2Object] = field(default_factory=dict)
     stores: dict[str, Store | None] = field(default_factory=dict)
     meta: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(region_name=REGION))
-    _tokens: dict[str, str] = field(default_factory=dict)
+    _tokens: dict[str, _Ec2Object] = field(default_factory=dict)
 
     def client(self, region: str | None) -> "SimEc2":
         assert region in {None, REGION}
@@ -81,14 +81,14 @@ class SimEc2:
         TagSpecifications: list[Any],
         **given: Any,
     ) -> Object:
-        if ClientToken in self._tokens:
-            return self.volumes[self._tokens[ClientToken]]
+        if made := self._tokens.get(ClientToken):
+            # Also of a volume that is gone.
+            return made if made["VolumeId"] in self.volumes else {**made, "State": "creating"}
         name = f"vol-{len(self.stores)}"
         tags = TagSpecifications[0]["Tags"]
         claims = {each["metadata"]["uid"] for each in self.cluster.of_kind(CLAIMS.kind)}
         if _tags(tags).get(CLAIM_UID) not in claims:
             self.tell("bypassed", f"volume {name} is made without a claim")
-        self._tokens[ClientToken] = name
         self.stores[name] = self.stores[SnapshotId]
         made = {"VolumeId": name, "SnapshotId": SnapshotId, "Size": Size, "State": "available"}
         made |= {
@@ -96,7 +96,7 @@ class SimEc2:
             "CreateTime": self._now(),
             "Tags": tags,
         }
-        self.volumes[name] = made
+        self.volumes[name] = self._tokens[ClientToken] = made
         return made
 
     def delete_volume(self, VolumeId: str) -> None:

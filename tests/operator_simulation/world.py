@@ -206,7 +206,8 @@ class World:
             if each["metadata"].get("deletionTimestamp") and not self.is_deleted
         ]
         absent = self.controllers.dark or self.controllers.cut_off or self.matter.silent
-        absent = absent or self.changes.get("spec.worker.image") == BAD_IMAGE
+        at_work = {each.partition for each in self.matter.processes.values() if each.ready}
+        absent = absent or len(at_work) < len(self._recorded())
         hindered = bool(hindered or absent or self.changes.get("spec.suspend"))
         vain = [] if hindered or self.is_deleted else self.judge.vain_copies(status)
         self._vain = self._vain + 1 if vain else 0

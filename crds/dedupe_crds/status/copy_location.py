@@ -19,9 +19,7 @@ class CopyLocation(Model):
     region: _Text | None = Field(
         default=None, description="AWS region. Default: that of the workers' environment."
     )
-    bucket: _Text | None = Field(
-        default=None, description="Name of the bucket, with provider: S3."
-    )
+    bucket: _Text | None = Field(default=None, description="Name of the bucket, with provider: S3.")
     prefix: _Text | None = Field(
         default=None, description="Prefix of all object keys in the bucket."
     )

@@ -13,6 +13,7 @@ from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.snapshots.copy_failures import CopyFailures
@@ -79,6 +80,8 @@ class CopyChecks:
                 pod, last = _uid(job), known.get(copy)
                 if last and not last.is_due(pod, context.now):
                     checked[copy] = last
+                elif snapshot.status.provider is SnapshotProvider.S3 and not is_ready(job.pod):
+                    continue  # its worker can't be asked yet
                 elif not left:
                     result.requeue_within(_REQUEUE_SECONDS)
                 else:

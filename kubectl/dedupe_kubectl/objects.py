@@ -170,6 +170,13 @@ class Snapshot:
         errors = {each.error: each.partition for each in self.status.partitions if each.error}
         return "; ".join(f"partition {number}: {error}" for error, number in errors.items())
 
+    @property
+    def unreachable(self) -> str:
+        """Return which copies can't be read or deleted where they lie; empty if none."""
+        found = {each.unreachable: each.partition for each in self.status.partitions}
+        reasons = ((why, number) for why, number in found.items() if why)
+        return "; ".join(f"partition {number} can't be reached: {why}" for why, number in reasons)
+
     def copy_of(self, partition: int) -> PartitionSnapshot | None:
         """Return the copy of a partition, None if there is none."""
         return next((each for each in self.status.partitions if each.partition == partition), None)

@@ -110,7 +110,7 @@ def snapshots_table(snapshots: Sequence[Snapshot], now: datetime, *, with_namesp
             "KEYS": count(snapshot.keys),
             "WINDOW": duration(seconds(snapshot.window)),
             "AGE": duration((now - snapshot.created).total_seconds()),
-            "NOTE": escape(snapshot.why_failed),
+            "NOTE": escape("; ".join(filter(None, [snapshot.why_failed, snapshot.unreachable]))),
         }
         for snapshot in snapshots
     ]

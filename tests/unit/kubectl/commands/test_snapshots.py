@@ -114,6 +114,13 @@ class TestSnapshots:
             "old", "orders", "Completed", "CSI", "2/2", "2Gi", "1,500", "2d",
         ]  # fmt: skip
 
+    def test_a_copy_that_can_not_be_reached_is_shown_with_the_reason(self, api: ApiServer) -> None:
+        why = "BucketRefused: reading it of bucket old: AccessDenied"
+        api.holds_snapshots(snapshot("a", copies=[copy(0), copy(1, unreachable=why)]))
+        assert (
+            run(api, "snapshots").stdout.rstrip().endswith(f"partition 1 can't be reached: {why}")
+        )
+
     def test_of_all_streams_and_for_programs(self, api: ApiServer) -> None:
         api.holds_snapshots(
             snapshot("a", copies=[copy(3, bytes="1Gi", completed=written(NOW))]),

@@ -1,4 +1,4 @@
-"""Make the volume of a restore: first its claim, then the volume that the claim waits for.
+"""Make the volume of a restore: first its claim, then what the claim waits for.
 
 The applier calls it. The API server decides about the claim, by quotas and webhooks, before anything is made that costs
 money. It remembers copies that failed; they are tried again after a while, or if a user asks for it.

@@ -183,7 +183,7 @@ def _with_moves(seed: int, steps: list[Step]) -> list[Step]:
     if random.random() >= _MOVES:
         return steps
     steps = list(steps)
-    makers = (
+    makers: tuple[Callable[[], list[Step]], ...] = (
         lambda: [Step(2, "snapshot", number=random.randrange(3)), Step(0, "settle")],
         lambda: [_step(random, "bucket", random.choice(BUCKETS))],
         lambda: [_step(random, "deny", random.choice(BUCKETS))],

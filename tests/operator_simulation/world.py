@@ -207,8 +207,8 @@ class World:
         ]
         absent = self.controllers.dark or self.controllers.cut_off or self.matter.silent
         at_work = {each.partition for each in self.matter.processes.values() if each.ready}
-        absent = absent or len(at_work) < len(self._recorded())
-        hindered = bool(hindered or absent or self.changes.get("spec.suspend"))
+        idle = len(at_work) < len(self._recorded())
+        hindered = bool(hindered or absent or idle or self.changes.get("spec.suspend"))
         vain = [] if hindered or self.is_deleted else self.judge.vain_copies(status)
         self._vain = self._vain + 1 if vain else 0
         if self._vain > _PATIENT_PASSES:

@@ -80,9 +80,7 @@ class Restore(Model):
         "EBS. Checkpoint: files in S3. OutputTopic: rebuilt from the output topic."
     )
     name: str | None = Field(default=None, description="Name of the volume or snapshot.")
-    location: CopyLocation | None = Field(
-        default=None, description="Location of the files, with source: Checkpoint."
-    )
+    location: CopyLocation | None = Field(default=None, description="Location of files in S3.")
     reason: str = Field(description="Reason for this source, and for not using a better one.")
     time: datetime = Field(description="Time at which the source was chosen.")
     refused: Annotated[list[str], Field(max_length=50)] = Field(

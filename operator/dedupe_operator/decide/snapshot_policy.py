@@ -159,7 +159,7 @@ def judge(
 
 
 def judge_copies(snapshots: Sequence[Snapshot]) -> Verdict | None:
-    """Judge copies that can't be deleted or read where they lie; None if there are none."""
+    """Judge copies that can't be deleted or read where they lie, if there are any."""
     unreachable = [
         (not each.deleting, f"partition {entry.partition} in {each.name}", entry.unreachable)
         for each in snapshots

@@ -1,4 +1,4 @@
-"""Check now and then that complete copies outside of the cluster can be read where they lie.
+"""Check that complete copies outside of the cluster can be read where they lie.
 
 The snapshot manager calls it once a pass. What a check finds is recorded in the DedupeSnapshot: why a copy can't be
 read, and the location of one that an earlier release made, once it is seen there.

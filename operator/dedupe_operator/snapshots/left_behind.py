@@ -1,4 +1,4 @@
-"""Look now and then for volumes that were made for claims that are gone, and say which stay.
+"""Look for volumes that were made for claims that are gone, and say which stay.
 
 The snapshot manager calls it once a pass; only the EBS provider makes volumes.
 """
@@ -27,7 +27,7 @@ class _Found:
 
 
 class LeftBehindWatch:
-    """The watch over the volumes of all streams; a new process looks at once."""
+    """The watch over the volumes of all streams; a new process checks all of them."""
 
     def __init__(self, providers: Mapping[SnapshotProvider, Provider]) -> None:
         self._provider = providers[SnapshotProvider.EBS]

@@ -123,7 +123,7 @@ class Provider(Protocol):
         ...
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:
-        """Return the source of a claim that is to be created; nothing is made yet."""
+        """Return the source of a claim that will be created; nothing is made yet."""
         ...
 
     def provision(self, job: Job, claim: Object) -> None:

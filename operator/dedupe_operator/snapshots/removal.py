@@ -1,4 +1,4 @@
-"""Remove the copies of a deleted DedupeSnapshot, where they lie, and then release it.
+"""Remove the copies of a deleted DedupeSnapshot where they lie, then release it.
 
 The snapshot manager calls it. Invariant: a DedupeSnapshot is released once all of its copies are deleted. If one can't
 be, its entry says why, and the object stays until it can, or until a person removes the finalizer.

@@ -63,7 +63,8 @@ class FakeCluster(KubernetesApi):
         self._applied: dict[tuple[str, str, str], Object] = {}
         self._number = itertools.count(1)
         self.add(node())
-        self.add({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": CLUSTER_UID}})
+        system = {"name": "kube-system", "uid": CLUSTER_UID}
+        self.add({"apiVersion": "v1", "kind": "Namespace", "metadata": system})
 
     def add_stream(self, changes: dict[str, Any] | None = None) -> None:
         """What a user applies; its status stays, and its generation goes up with a change of spec."""

@@ -31,7 +31,7 @@ def remove_left_volumes(
     stream: DedupeStream,
     cluster_id: Callable[[], str],
 ) -> LeftBehind:
-    """Delete a stream's volumes whose claims are gone; return them, and those that stay.
+    """Delete a stream's volumes whose claims are gone; return them, and what stays.
 
     `clients` are those of the regions, `cluster_id` returns the tag of this cluster's volumes. Raises ProviderError,
     ClientError, BotoCoreError, KubernetesError.

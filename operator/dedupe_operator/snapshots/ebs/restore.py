@@ -1,4 +1,4 @@
-"""Create an EBS volume of a snapshot in a usable zone, and its PV, for a claim that waits for it.
+"""Create an EBS volume of a snapshot, and its PV, for a claim that waits for it.
 
 The EBS provider calls it. The claim is first: it names the PersistentVolume, whose name follows from the claim and the
 snapshot, so the API server has accepted its size before anything is made.

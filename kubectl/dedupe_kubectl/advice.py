@@ -23,6 +23,8 @@ STREAM_ADVICE: Final = {
     **PARTITION_ADVICE,
     "InvalidSchedule": "correct spec.snapshots.schedule, a cron schedule in UTC",
     "LastSnapshotFailed": "fix what the message names, then make one: kubectl dedupe snapshot STREAM",
+    "CopiesNotDeleted": "allow the present credentials to delete there, or remove the snapshot's finalizer",
+    "CopiesNotReadable": "allow the present credentials to read there, or delete the snapshot",
     "SnapshotOverdue": "see what blocks it: kubectl dedupe snapshots STREAM",
     "InvalidManifest": "correct the named field, and apply the manifest again",
     "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the ACLs",

@@ -244,6 +244,11 @@ def refuse_unusable(snapshot: Snapshot, stream: str, partitions: Sequence[int]) 
                 f"the copy of partition {partition} in {snapshot.title} is {copy.phase.value} and "
                 f"not Completed{why}: {others}"
             )
+        if copy.unreachable:
+            raise PluginError(
+                f"the copy of partition {partition} in {snapshot.title} can't be read where it lies "
+                f"({copy.unreachable}): {others}"
+            )
 
 
 def _confirm(consequences: str) -> bool:

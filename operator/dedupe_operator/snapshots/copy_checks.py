@@ -78,22 +78,26 @@ class CopyChecks:
             for entry in _complete(snapshot):
                 copy, job = (snapshot.uid, entry.partition), job_for(context, snapshot, entry)
                 pod, last = _uid(job), known.get(copy)
-                if last and not last.is_due(pod, context.now):
+                if last:
                     checked[copy] = last
-                elif snapshot.status.provider is SnapshotProvider.S3 and not is_ready(job.pod):
+                if last and not last.is_due(pod, context.now):
+                    continue
+                if snapshot.status.provider is SnapshotProvider.S3 and not is_ready(job.pod):
                     continue  # its worker can't be asked yet
-                elif not left:
+                if not left:
                     result.requeue_within(_REQUEUE_SECONDS)
-                else:
-                    left -= 1
-                    found = self._check(snapshot, job, context.now)
-                    readable = found is not None and found.unreachable is None
-                    checked[copy] = _Checked(context.now, pod, readable)
-                    if found and found != entry:
-                        changed[entry.partition] = found
+                    continue
+                left -= 1
+                found = self._check(snapshot, job, context.now)
+                readable = found is not None and found.unreachable is None
+                checked[copy] = _Checked(context.now, pod, readable)
+                if found and found != entry:
+                    changed[entry.partition] = found
             if changed:
                 writer.write_entries(snapshot, changed)
                 _tell(result, snapshot, changed)
+        for copy in known.keys() - checked.keys():
+            self._failures.ended(copy)
 
     def _check(self, snapshot: Snapshot, job: Job, now: datetime) -> PartitionSnapshot | None:
         """Return a copy's entry as it is found, None if that is not known now."""

@@ -71,6 +71,10 @@ class TestRestore:
                 snapshot(phase="Running", copies=[copy(0, "Running")]),
                 "is Running and not Completed",
             ),
+            (
+                snapshot(copies=[copy(0, unreachable="BucketRefused: no")]),
+                "can't be read where it lies (BucketRefused: no)",
+            ),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )

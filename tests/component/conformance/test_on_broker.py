@@ -110,16 +110,14 @@ class SecuredWorld(BrokerWorld):
     @contextmanager
     def refusing(self, right: Right, name: str) -> Iterator[None]:
         kind, operation = _ACLS[right]
-        allowed = (
-            AclOperation.ALL,
-            AclPermissionType.ALLOW,
-        )  # where there is an ACL, all else is refused
+        # Where there is an ACL, all that it does not allow is refused.
+        allowed = AclOperation.ALL, AclPermissionType.ALLOW
         acls = [
             AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", *each)
             for each in (allowed, (operation, AclPermissionType.DENY))
         ]
-        anything = None, None, AclOperation.ANY, AclPermissionType.ANY
-        found = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, *anything)
+        any_of = AclOperation.ANY, AclPermissionType.ANY
+        found = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, None, None, *any_of)  # type: ignore[arg-type] # of any user
 
         def count() -> int:
             return len(self.admin.describe_acls(found).result(HANG_SECONDS))

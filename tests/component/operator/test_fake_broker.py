@@ -4,7 +4,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    AdminClient,
+    NewTopic,
+)
 
 from dedupe_operator.output_conflicts import Conflict, OutputConflicts
 from dedupe_operator.topic_watch import TopicWatch

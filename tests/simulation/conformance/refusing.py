@@ -4,8 +4,8 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from tests.simulation.conformance.transactions import Reports
 from tests.simulation.conformance.world import Answer, World, outcome, read, send
+from tests.simulation.conformance.writing import Reports
 from tests.simulation.kafka.rights import Right
 
 _END = "_PARTITION_EOF"

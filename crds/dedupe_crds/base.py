@@ -1,5 +1,7 @@
 """Base class of the manifest models: frozen, camelCase in YAML, no unknown fields."""
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
@@ -41,3 +43,8 @@ class Model(BaseModel):
                 for rule in rules
             ]
         return schema
+
+
+def keyed_by(key: str) -> dict[str, Any]:
+    """Return the schema of a list whose items server-side apply merges by a field."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}

@@ -185,6 +185,11 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         memory_bytes=memory_bytes,
         identity=identity or socket.gethostname(),
     )
+    _run(config)
+
+
+def _run(config: OperatorConfig) -> None:
+    """Run the operator; end with the exit code of what stops it."""
     try:
         run_operator(config)
     except InvalidConfig as error:

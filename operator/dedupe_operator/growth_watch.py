@@ -40,7 +40,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Connection:
-    """The connection of the present question, as the controller sees it: `properties` are those of the client."""
+    """The connection of the present question, as the controller sees it.
+
+    `properties` are those of its client.
+    """
 
     properties: dict[str, str] = field(default_factory=dict, repr=False)
     cluster: Cluster | None = None

@@ -1,7 +1,8 @@
-"""Bound the memory that connections to Kafka take, so that no namespace takes the operator down.
+"""Bound the memory that connections to Kafka take.
 
-Whoever creates streams chooses clusters and Secrets, and each pair of them is a connection of its own. One that exceeds
-the bound is refused by name, and those that were there before are kept. The view of a stream's Kafka calls it.
+Whoever creates streams chooses clusters and Secrets, and each pair of them is a separate connection. One that exceeds
+the bound is refused by name, and those that were there before are kept, so no namespace takes the operator down. The
+view of a stream's Kafka calls it.
 """
 
 from collections.abc import Mapping
@@ -25,14 +26,20 @@ _Access = tuple[str, str]
 
 @dataclass(slots=True)
 class KafkaAccess:
-    """What each stream connects with. `most_bytes` is for all of them; a namespace gets half of it. Thread-safe."""
+    """The connections of all streams. Thread-safe.
+
+    They take at most `most_bytes`, those of one namespace half of it.
+    """
 
     most_bytes: int = 512 * _MIB
     _held: dict[Key, tuple[_Access, int]] = field(default_factory=dict, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
     def hold(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> None:
-        """Count what a stream connects with from now on. Raises CredentialsUnusable beyond a bound."""
+        """Count what a stream connects with from now on.
+
+        Raises CredentialsUnusable beyond a bound.
+        """
         key = Key(stream.metadata.namespace, stream.metadata.name)
         servers = stream.spec.kafka.bootstrap_servers
         size = sum(map(len, secret.values())) * _COPIES

@@ -23,7 +23,7 @@ _Topic = str
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What a stream's status shows. If it `blocks`, the stream starts no worker."""
+    """A problem for a stream's status. If it `blocks`, the stream starts no worker."""
 
     problem: Problem
     blocks: bool
@@ -32,8 +32,8 @@ class Conflict:
 class OutputConflicts:
     """The topics of all streams. Safe to use from any thread.
 
-    With `believed`, what any cluster says of its topics is believed: the platform has chosen the clusters, or all
-    streams are of one namespace. Else a stream of another namespace is believed only if it names no other addresses.
+    With `believed`, every cluster is believed about its topics: the platform has chosen the clusters, or all streams
+    are of one namespace. Else a stream of another namespace is believed only if it names no other addresses.
 
     Without topic ids, two addresses of one Kafka cluster are not recognised as the same.
     """
@@ -66,7 +66,7 @@ class OutputConflicts:
     def find(
         self, stream: DedupeStream, *, held: Mapping[str, str], routed: Mapping[str, str]
     ) -> Conflict | None:
-        """Give a stream its topics, or return the conflict with another that has one of them.
+        """Give a stream its topics, or return the conflict with another one.
 
         `held` has the UUIDs by name of the topics that must be its own, and that it may write to. `routed` has those
         that it may share, but not with a stream that must have them alone.
@@ -90,7 +90,10 @@ class OutputConflicts:
         return None if claimed is None else Conflict(_claimed(claimed), blocks=False)
 
     def _claim(self, key: Key, hosts: frozenset[str], topics: Collection[_Topic]) -> None:
-        """Let a stream have these topics and no others. Those that it had keep their place."""
+        """Let a stream have these topics and no others.
+
+        It keeps its place among the streams of a topic that it had.
+        """
         for topic, claims in list(self._claims.items()):
             if topic not in topics and claims.pop(key, None) is not None and not claims:
                 del self._claims[topic]

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt
 
-from dedupe_crds.base import Model
+from dedupe_crds.base import Model, keyed_by
 from dedupe_crds.names import ObjectName, StreamName
 from dedupe_crds.quantity import ByteSize, Duration
 from dedupe_crds.rules import never_changes
 from dedupe_crds.spec.metadata import Metadata
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.copy_location import CopyLocation
-from dedupe_crds.status.stream import Count, keyed_by
+from dedupe_crds.status.stream import Count
 
 KIND = "DedupeSnapshot"
 

@@ -5,21 +5,16 @@ The operator rounds numbers that change all the time, so that an idle stream cau
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 
-from dedupe_crds.base import Model
+from dedupe_crds.base import Model, keyed_by
 from dedupe_crds.quantity import ByteSize, Duration
 from dedupe_crds.status.copy_location import CopyLocation
 from dedupe_crds.status.growth import GrowthStatus
 
 Count = Annotated[StrictInt, Field(ge=0)]
-
-
-def keyed_by(key: str) -> dict[str, Any]:
-    """Return the schema of a list whose items server-side apply merges by a field."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
 class ConditionStatus(StrEnum):

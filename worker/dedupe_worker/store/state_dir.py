@@ -149,9 +149,9 @@ class StateDirectory:
         return file
 
     def foreign_locks(self, mounts: Path = Path("/proc/self/mounts")) -> str | None:
-        """Return the mount of the directory if its locks do not reach other machines, None if nothing shows that.
+        """Return the mount of the directory if its locks reach no other machine.
 
-        Network file systems can be mounted so (proc(5), nfs(5): `nolock`, `local_lock`).
+        None if nothing shows that. Network file systems can be mounted so (proc(5), nfs(5): `nolock`, `local_lock`).
         """
         try:
             lines = [line.split() for line in mounts.read_text().splitlines()]
@@ -239,7 +239,7 @@ class StateDirectory:
 
 
 def _unescaped(path: str) -> str:
-    """Return a path as the mount table writes it: white space and backslashes are octal numbers."""
+    """Return the path that the mount table has with octal numbers for white space."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 

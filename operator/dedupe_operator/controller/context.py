@@ -139,7 +139,7 @@ class ReconcileContext:
     def _recorded(self) -> Mapping[int, PartitionStatus]:
         return {each.partition: each for each in self.recorded.partitions}
 
-    @property
+    @cached_property
     def partitions(self) -> range:
         """Return the partitions to manage.
 

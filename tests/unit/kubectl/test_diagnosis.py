@@ -187,7 +187,10 @@ def test_the_same_problem_of_many_partitions_is_one() -> None:
 def test_the_operators_finding_has_its_reason_of_the_condition_and_advice() -> None:
     message = "volume is on another node"
     degraded = condition(
-        "Degraded", "True", "VolumeNotMounted", "Partitions 0, 1: volume is on another node."
+        "Degraded",
+        "True",
+        "VolumeNotMounted",
+        "Partitions 0-1, 4, and 12 more: volume is on another node.",
     )
     told = [partition(number, "Failed", message=message) for number in (0, 1)]
     problem = only(found(view(stream(conditions=[degraded], partitions=told))))

@@ -156,7 +156,7 @@ def test_an_image_that_does_not_exist_is_named_and_workers_go_on(running: Scene)
     running.look()
     degraded = running.cluster.condition("Degraded")
     assert degraded["reason"] == "ImagePullFailed"
-    assert "Routers 0, 1: image registry.example/worker:2" in degraded["message"]
+    assert "Routers 0-1: image registry.example/worker:2" in degraded["message"]
 
 
 def test_a_name_that_is_taken_stops_the_routers_only(scene: Scene) -> None:

@@ -181,7 +181,7 @@ def test_volumes_grow_with_the_spec(scene: Scene) -> None:
     scene.cluster.add_stream({"spec.storage": {"size": "40Gi"}})
     assert scene.rest() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.condition("Degraded")["reason"] == "VolumeExpansionNotAllowed"
-    assert "Partitions 0, 1:" in scene.cluster.condition("Degraded")["message"]
+    assert "Partitions 0-1:" in scene.cluster.condition("Degraded")["message"]
     assert scene.claimed_size() == "20Gi"
     scene.cluster.one("StorageClass", "default")["allowVolumeExpansion"] = True
     assert scene.rest() == RESYNC_SECONDS

@@ -74,3 +74,10 @@ class _Loader(yaml.SafeLoader):
         keys = [key.value for key, _ in node.value]
         assert len(set(keys)) == len(keys), f"{node.start_mark}: {keys}"
         return super().construct_mapping(node, deep)
+
+
+def variables(objects: list[Object]) -> dict[str, str]:
+    """The variables of the operator's container that have a value in the manifest."""
+    (deployment,) = of_kind(objects, "Deployment").values()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each["value"] for each in container.get("env", []) if "value" in each}

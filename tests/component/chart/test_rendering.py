@@ -33,6 +33,7 @@ from tests.component.chart.rendering import (
     of_kind,
     render,
     template,
+    variables,
 )
 from tests.component.chart.values import BY_SERVICES, MONITORED, POD, VALUES
 from tests.unit.crds.manifests import MINIMAL
@@ -211,20 +212,18 @@ def test_images_follow_the_charts_version_unless_told_otherwise() -> None:
 def test_workers_have_a_probe_port_if_they_are_the_operators_version(
     values: dict[str, Any], port: str | None
 ) -> None:
-    (deployment,) = of_kind(render(values), "Deployment").values()
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    variables = {each["name"]: each["value"] for each in container.get("env", [])}
-    assert variables.get("DEDUPE_OPERATOR_WORKER_PROBE_PORT") == port
-    assert ("A" in variables) == ("extraEnv" in values)
+    found = variables(render(values))
+    assert found.get("DEDUPE_OPERATOR_WORKER_PROBE_PORT") == port
+    assert ("A" in found) == ("extraEnv" in values)
 
 
 def operator_options(values: dict[str, Any]) -> dict[str, Any]:
     """The options of the operator that the chart would start, as it reads them itself."""
-    (deployment,) = of_kind(render(values), "Deployment").values()
+    objects = render(values)
+    (deployment,) = of_kind(objects, "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    variables = {each["name"]: each["value"] for each in container["env"]}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
+        for name, value in variables(objects).items():
             patch.setenv(name, value)
         context = main.make_context(
             "dedupe-operator", list(container["args"]), **main.context_settings
@@ -287,10 +286,17 @@ def test_a_service_monitor_finds_services_of_the_operator_and_of_workers() -> No
     ids=["default", "three", "values of a release before it"],
 )
 def test_the_pace_of_an_upgrade_reaches_the_operator(values: dict[str, Any], pace: str) -> None:
-    (deployment,) = of_kind(render(values), "Deployment").values()
+    assert variables(render(values))["DEDUPE_OPERATOR_UPGRADE_STREAMS_AT_ONCE"] == pace
+
+
+def test_the_memory_limit_reaches_the_operator() -> None:
+    """It bounds what connections to Kafka take."""
+    (deployment,) = of_kind(render({}), "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    variables = {each["name"]: each["value"] for each in container["env"]}
-    assert variables["DEDUPE_OPERATOR_UPGRADE_STREAMS_AT_ONCE"] == pace
+    (memory,) = [each for each in container["env"] if each["name"].endswith("_MEMORY_BYTES")]
+    assert memory["valueFrom"] == {"resourceFieldRef": {"resource": "limits.memory"}}
+    option = next(each for each in main.params if each.name == "memory_bytes")
+    assert memory["name"] == f"DEDUPE_OPERATOR_{option.name}".upper()
 
 
 def test_what_streams_may_name_reaches_the_operator() -> None:
@@ -299,13 +305,13 @@ def test_what_streams_may_name_reaches_the_operator() -> None:
         "bootstrapServers": ["*.kafka.example:9092"],
         "tokenEndpoints": ["https://login.example/token"],
     }
-    (deployment,) = of_kind(render({"allowed": allowed}), "Deployment").values()
+    objects = render({"allowed": allowed})
+    (deployment,) = of_kind(objects, "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    variables = {each["name"]: each["value"] for each in container["env"]}
     found: list[OperatorConfig] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dedupe_operator.cli.run_operator", found.append)
-        result = CliRunner().invoke(main, container["args"], env=variables)
+        result = CliRunner().invoke(main, container["args"], env=variables(objects))
     assert result.exit_code == 0, result.output
     assert found[0].allowed == AllowList(
         images=tuple(allowed["images"]),

@@ -2,19 +2,12 @@
 
 import pytest
 
-from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render
+from tests.component.chart.rendering import NAMESPACE, Object, of_kind, render, variables
 from tests.component.chart.rights import documented, granted
 
 pytestmark = pytest.mark.proof
 OPERATOR = "dedupestream-operator"
 CLUSTER = f"{OPERATOR}-cluster"
-
-
-def environment(objects: list[Object]) -> dict[str, str]:
-    """The variables of the operator's container."""
-    (deployment,) = of_kind(objects, "Deployment").values()
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    return {each["name"]: each["value"] for each in container.get("env", [])}
 
 
 def arguments(objects: list[Object]) -> list[str]:
@@ -47,8 +40,8 @@ def test_only_for_ebs_may_the_operator_make_volumes() -> None:
 def test_without_failover_the_operator_may_not_do_it_and_knows() -> None:
     objects = render({"failover": {"enabled": False}})
     assert granted(of_kind(objects, "ClusterRole")[CLUSTER]) == documented("cluster")
-    assert environment(objects)["DEDUPE_OPERATOR_FAILOVER"] == "false"
-    assert "DEDUPE_OPERATOR_FAILOVER" not in environment(render({}))
+    assert variables(objects)["DEDUPE_OPERATOR_FAILOVER"] == "false"
+    assert "DEDUPE_OPERATOR_FAILOVER" not in variables(render({}))
 
 
 @pytest.mark.parametrize("watched", [[], ["shop", "bank"]])
@@ -61,9 +54,9 @@ def test_without_cluster_scope_all_rights_are_roles(watched: list[str]) -> None:
     assert [each["metadata"]["namespace"] for each in of_streams] == namespaces
     assert all(granted(each) == documented("streams") for each in of_streams)
     assert len(roles) == len(of_streams) + 1
-    variables = environment(objects)
-    assert variables["DEDUPE_OPERATOR_CLUSTER_SCOPE"] == "false"
-    assert variables["DEDUPE_OPERATOR_FAILOVER"] == "false"
+    found = variables(objects)
+    assert found["DEDUPE_OPERATOR_CLUSTER_SCOPE"] == "false"
+    assert found["DEDUPE_OPERATOR_FAILOVER"] == "false"
     assert [f"--namespace={name}" for name in namespaces] == [
         one for one in arguments(objects) if one.startswith("--namespace")
     ]

@@ -3,13 +3,15 @@
 from statistics import median
 
 from tests.simulation.schedule.generate import schedule_of
-from tests.simulation.schedule.input import Send
+from tests.simulation.schedule.input import InTransaction, Send
 from tests.simulation.schedule.shrink import shrink
 from tests.simulation.schedule.steps import Schedule
 
 
 def records(schedule: Schedule) -> int:
-    return sum(len(s.action.items) for s in schedule.steps if isinstance(s.action, Send))
+    actions = [each.action for each in schedule.steps]
+    sent = [each.send if isinstance(each, InTransaction) else each for each in actions]
+    return sum(len(each.items) for each in sent if isinstance(each, Send))
 
 
 def test_a_seed_has_one_schedule() -> None:

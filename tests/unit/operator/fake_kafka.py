@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import StreamError
@@ -26,7 +25,6 @@ class FakeKafka:
     read_only: frozenset[str] = frozenset()
     connected: tuple[str, dict[str, str]] = ("", {})
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
 
     def __call__(
         self, servers: str, properties: Mapping[str, str], *, timeout_seconds: float
@@ -37,11 +35,6 @@ class FakeKafka:
         assert bounds <= properties.keys()
         given = {name: properties[name] for name in properties.keys() - bounds}
         self.connected = servers, given
-        self.files = {
-            name: Path(value).read_bytes()
-            for name, value in properties.items()
-            if name.endswith(".location")
-        }
         return self
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:

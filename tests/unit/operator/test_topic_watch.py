@@ -155,10 +155,10 @@ def test_nothing_that_is_kept_or_told_holds_the_secret(watch: TopicWatch) -> Non
     assert "hunter2" not in f"{watch!r} {view!r}"
 
 
-def test_files_of_the_secret_are_there_for_the_client(watch: TopicWatch, kafka: FakeKafka) -> None:
+def test_files_of_the_secret_reach_the_client_as_text(watch: TopicWatch, kafka: FakeKafka) -> None:
     text = b"ssl.ca.location=/etc/dedupestream/kafka/ca.crt"
     watch.get(ORDERS, {"client.properties": text, "ca.crt": b"certificate"})
-    assert kafka.files == {"ssl.ca.location": b"certificate"}
+    assert kafka.connected[1] == {"ssl.ca.pem": "certificate"}
 
 
 @pytest.mark.parametrize(

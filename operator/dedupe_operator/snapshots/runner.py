@@ -33,8 +33,8 @@ from dedupe_operator.snapshots.provider import (
 from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 
-_MOST_PARTITIONS: Final = 2500
-"""Partitions of one snapshot at most. Its object has an entry of 600 bytes for each, and may have 1.5 MiB."""
+_MOST_PARTITIONS: Final = 1500
+"""Partitions of one snapshot at most. Its object has an entry of 600 to 900 bytes for each, and may have 1.5 MiB."""
 _TIMED_OUT: Final = "DeadlineExceeded"
 
 

@@ -65,7 +65,7 @@ class SimEc2:
             raise _error("InvalidVolume.NotFound")
         self.stores[name] = volume.store
         made = {"SnapshotId": name, "State": "completed", "VolumeSize": 20}
-        made |= {"StartTime": self._now(), "Tags": TagSpecifications[0]["Tags"]}
+        made |= {"StartTime": self.now(), "Tags": TagSpecifications[0]["Tags"]}
         self.snapshots[name] = made
         return made
 
@@ -93,7 +93,7 @@ class SimEc2:
         made = {"VolumeId": name, "SnapshotId": SnapshotId, "Size": Size, "State": "available"}
         made |= {
             "AvailabilityZone": given["AvailabilityZone"],
-            "CreateTime": self._now(),
+            "CreateTime": self.now(),
             "Tags": tags,
         }
         self.volumes[name] = self._tokens[ClientToken] = made
@@ -158,7 +158,7 @@ class SimEc2:
         store = self.stores.get(handle) if handle in self.snapshots else None
         return Copy(store, self.snapshots[handle]["StartTime"], ready=True) if store else None
 
-    def _now(self) -> datetime:
+    def now(self) -> datetime:
         return self.cluster.now
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from random import Random
 from typing import Any, Final
@@ -33,6 +33,7 @@ from dedupe_operator.kubernetes.resources import (
     STATEFUL_SETS,
     STREAMS,
 )
+from dedupe_operator.snapshots.ebs.provider import EbsProvider
 from tests.operator_simulation.bystanders import add_bystanders
 from tests.operator_simulation.cluster import Lease, SimCluster, recorded_partitions
 from tests.operator_simulation.controllers import Controllers
@@ -148,9 +149,11 @@ class World:
     def entered(self, group_size: int) -> Iterator[None]:
         """Let the operator meet this world's Kafka and EC2 within the block, and have groups of this size."""
         token = "dedupe_operator.resources.admin_secret.secrets.token_urlsafe"  # noqa: S105 (its name)
+        provider = partial(EbsProvider, now=self.ec2.now)
         with (
             patch("dedupe_operator.kafka_asks.Cluster", self.kafka),
             patch("dedupe_operator.snapshots.ebs.provider.Ec2", lambda **_: self.ec2),
+            patch("dedupe_operator.snapshots.providers.EbsProvider", provider),
             patch.object(groups, "GROUP_SIZE", group_size),
             patch(token, _token),
         ):

@@ -1,12 +1,14 @@
 """Find volumes that restores made for claims that are gone, and delete them.
 
 The EBS provider calls it. Invariant: a volume is deleted only if its tags say that this cluster made it for a claim, if
-the API server has no claim of that UID, and if no PersistentVolume names it. All others are left, and named.
+the API server has no claim of that UID, and if no PersistentVolume names it, within a day. After that a pod may have
+used it, and a person may keep it on purpose (`Retain`). All others are left, and named.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import VolumeTypeDef
 
+_NEW: Final = timedelta(days=1)
+
 log = logging.getLogger(__name__)
 
 
@@ -30,6 +34,7 @@ def remove_left_volumes(
     clients: Iterable["EC2Client"],
     stream: DedupeStream,
     cluster_id: Callable[[], str],
+    now: datetime,
 ) -> LeftBehind:
     """Delete a stream's volumes whose claims are gone; return them, and what stays.
 
@@ -50,6 +55,8 @@ def remove_left_volumes(
             continue
         if not {ebs_tags.CLUSTER, ebs_tags.CLAIM_UID} <= tags.keys():
             kept.append(f"{name}, of an earlier release, perhaps of another cluster")
+        elif now - volume["CreateTime"] > _NEW:
+            kept.append(f"{name}, more than a day ago: a pod may have used it")
         elif why := _delete(client, volume):
             kept.append(f"{name}: {why}")
         else:

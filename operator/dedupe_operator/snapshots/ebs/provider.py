@@ -191,7 +191,7 @@ class EbsProvider:
         regions = {each.region for each in locations}
         regions.add(self._ec2.client(snapshots.ebs.region if snapshots else None).meta.region_name)
         clients = [self._ec2.client(region) for region in sorted(filter(None, regions))]
-        return remove_left_volumes(self._api, clients, stream, self._cluster_id)
+        return remove_left_volumes(self._api, clients, stream, self._cluster_id, self._now())
 
     def _cluster_id(self) -> str:
         """Return the id of this cluster. Raises ProviderError, KubernetesError."""

@@ -1,6 +1,7 @@
 """Volumes of restores whose claims are gone: removed if they are ours and nobody's, else named."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -98,6 +99,17 @@ def test_a_volume_of_an_earlier_release_is_named(aws: AwsScene) -> None:
     assert set(later) <= ours.keys()
     (kept,) = cleared(aws).kept
     assert kept.startswith(f"EBS volume {volume}, made for PVC shop/orders-0-2, of an earlier")
+    assert ids(aws) == [volume]
+
+
+def test_a_volume_that_a_pod_may_have_used_is_named(
+    aws: AwsScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person may have deleted its PersistentVolume to keep it."""
+    volume = left(aws)
+    monkeypatch.setattr("dedupe_operator.snapshots.ebs.left_volumes._NEW", timedelta(0))
+    (kept,) = cleared(aws).kept
+    assert kept.endswith("orders-0-2, more than a day ago: a pod may have used it")
     assert ids(aws) == [volume]
 
 
